@@ -10,13 +10,13 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::actuator::{self, Actuator, Command, Event, MeasuredSubflow, Verdict};
+use crate::actuator::{self, Actuator, Command, Event, Verdict};
 use crate::allocate::{Allocator, Mode, PathInput, PathSupply};
 use crate::assess::arrivals::Arrivals;
 use crate::assess::{Alarm, Assessor, Belief, Reason};
 use crate::demand::{Admission, Demand};
 use crate::engine::Engine;
-use crate::mptcp::Notice;
+use crate::mptcp::{MeasuredSubflow, Notice};
 use crate::path::{PathId, PathSpec, PathState, Position, Sample, SampleKind};
 use crate::strategy::Strategy;
 use crate::time::Instant;
@@ -96,20 +96,6 @@ pub enum Output {
     },
 }
 
-/// Configuration of an agent.
-pub struct Setup {
-    /// The paths (at most [`MAX_PATHS`]).
-    pub paths: Vec<PathSpec>,
-    /// Rank of each path in the user's preference, 0 first.
-    pub ranks: Vec<u8>,
-    /// How the paths are used together.
-    pub mode: Mode,
-    /// The strategy.
-    pub strategy: Arc<dyn Strategy>,
-    /// What carries out the wanted states.
-    pub actuators: Vec<Box<dyn Actuator>>,
-}
-
 /// Creates the assessors of a path.
 pub type Assessors = Box<dyn Fn(PathId, &PathSpec) -> Vec<Box<dyn Assessor + Send>> + Send>;
 
@@ -125,14 +111,21 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent without connections and samples.
-    pub fn new(setup: Setup) -> Agent {
-        let (allocator, strategy) = (setup.strategy.allocator(setup.mode), setup.strategy);
-        let assessors: Assessors = Box::new(move |_, spec| strategy.assessors(spec));
-        Agent::of(&setup.paths, &setup.ranks, assessors, allocator, setup.actuators)
+    /// An agent without connections and samples: the paths (at most [`MAX_PATHS`]), the rank
+    /// of each in the user's preference (0 first), how they are used together, the
+    /// strategy, and what carries out the wanted states.
+    pub fn new(
+        paths: &[PathSpec],
+        ranks: &[u8],
+        mode: Mode,
+        strategy: Arc<dyn Strategy>,
+        actuators: Vec<Box<dyn Actuator>>,
+    ) -> Agent {
+        let allocator = strategy.allocator(mode);
+        Agent::of(paths, ranks, Box::new(move |_, spec| strategy.assessors(spec)), allocator, actuators)
     }
 
-    /// An agent from its parts. [`Setup`] describes `paths`, `ranks` and `actuators`.
+    /// An agent from the parts of a strategy; the rest as for [`new`](Self::new).
     pub fn of(
         paths: &[PathSpec],
         ranks: &[u8],
@@ -180,9 +173,7 @@ impl Agent {
     }
 
     fn assess_sample(&mut self, now: Instant, sample: &Sample) {
-        let Some(path) = self.paths.get_mut(usize::from(sample.path.0)) else {
-            return;
-        };
+        let Some(path) = self.paths.get_mut(usize::from(sample.path.0)) else { return };
         path.latest.observe(now, &sample.kind);
         for assessor in &mut path.assessors {
             assessor.advance(now);
@@ -208,8 +199,7 @@ impl Agent {
     fn add_path(&mut self, now: Instant, spec: PathSpec, rank: u8) {
         if let Some(id) = self.place(&spec, rank) {
             self.pass(now, &Event::PathAdded(id, spec));
-            let reason = Reason { rule: "paths.add", text: "a path was added".into(), ..Reason::default() };
-            self.allocate(now, |_, _| reason.clone());
+            self.allocate(now, |_, _| Reason::plain("paths.add", "a path was added"));
         }
     }
 
@@ -217,7 +207,7 @@ impl Agent {
     fn remove_path(&mut self, now: Instant, id: PathId) {
         let Some(path) = self.paths.get_mut(usize::from(id.0)).filter(|path| !path.removed) else { return };
         (path.removed, path.belief, path.assessors) = (true, Belief::Lost, Vec::new());
-        let reason = Reason { rule: "paths.remove", text: format!("{} was removed", path.name), ..Reason::default() };
+        let reason = Reason::plain("paths.remove", format!("{} was removed", path.name));
         self.allocate(now, |_, _| reason.clone());
         self.pass(now, &Event::Address { path: id, local: None, if_index: 0 });
     }
@@ -236,11 +226,8 @@ impl Agent {
         }
         for (id, found) in found {
             let Some(path) = self.paths.get_mut(usize::from(id.0)) else { continue };
-            let was = path.state;
-            if path.belief == Belief::Unknown && was < found {
-                let text = "a subflow exists on it".into();
-                let reason = Reason { rule: "resync", text, ..Reason::default() };
-                path.decide(id, found, reason, &mut self.outputs);
+            if path.belief == Belief::Unknown && path.state < found {
+                path.decide(id, found, Reason::plain("resync", "a subflow exists on it"), &mut self.outputs);
                 self.wanted.set(id, found);
             }
         }
@@ -266,8 +253,7 @@ impl Agent {
                 continue;
             };
             if belief != path.belief {
-                path.belief = belief;
-                path.reason = reason.clone();
+                (path.belief, path.reason) = (belief, reason.clone());
                 self.outputs.push_back(Output::Belief { path: id, belief, reason: reason.clone() });
                 changed = Some(place);
             }

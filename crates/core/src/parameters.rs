@@ -8,8 +8,8 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 use serde::Serialize;
+use thiserror::Error;
 
 /// A value as a configuration has it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -56,7 +56,8 @@ pub struct Parameter {
 }
 
 /// A parameter that does not exist, or an invalid value of one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{key}`: {what}; {remedy}")]
 pub struct ParameterError {
     /// The parameter's name, after the groups it is in.
     pub key: String,
@@ -64,12 +65,6 @@ pub struct ParameterError {
     pub what: String,
     /// The remedy.
     pub remedy: String,
-}
-
-impl fmt::Display for ParameterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}`: {}; {}", self.key, self.what, self.remedy)
-    }
 }
 
 impl ParameterError {
@@ -164,16 +159,14 @@ impl Field for [f64; 2] {
     }
 
     fn read(value: Value, [low, high]: Range) -> Result<[f64; 2], ParameterError> {
-        match value {
+        let what = match value {
             Value::Numbers(numbers) => match *numbers {
-                [min, max] if low <= min && min <= max && max <= high => Ok([min, max]),
-                _ => Err(ParameterError::new(
-                    format!("{numbers:?} is not a range within {low} to {high}"),
-                    "give the minimum and the maximum",
-                )),
+                [min, max] if low <= min && min <= max && max <= high => return Ok([min, max]),
+                _ => format!("{numbers:?} is not a range within {low} to {high}"),
             },
-            _ => Err(ParameterError::new("this is not a range", "give the minimum and the maximum")),
-        }
+            _ => "this is not a range".into(),
+        };
+        Err(ParameterError::new(what, "give the minimum and the maximum"))
     }
 }
 
@@ -203,10 +196,8 @@ impl<T: Choice> Field for T {
         let unknown =
             |what: &str| ParameterError::new(format!("{what} is none of {}", words.join(", ")), "choose one of them");
         let Value::Text(given) = value else { return Err(unknown("this")) };
-        T::choices()
-            .into_iter()
-            .find_map(|(word, value)| (word == given).then_some(value))
-            .ok_or_else(|| unknown(&given))
+        let found = T::choices().into_iter().find(|(word, _)| *word == given);
+        found.map(|(_, value)| value).ok_or_else(|| unknown(&given))
     }
 }
 

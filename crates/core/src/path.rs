@@ -51,10 +51,11 @@ pub struct PathSpec {
 }
 
 /// Wanted state of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PathState {
     /// No subflow over it.
+    #[default]
     Closed,
     /// A subflow that carries no data while an active one exists.
     Backup,

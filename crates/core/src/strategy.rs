@@ -10,10 +10,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::allocate::{Allocator, Mode, aggregate::Aggregate, backup::Backup};
+use crate::allocate::{Allocator, Mode};
 use crate::assess::Assessor;
 use crate::parameters::{Field, List, ParameterError, Table, list, read};
-use crate::path::{OnFade, PathSpec, Rat};
+use crate::path::{PathSpec, Rat};
 
 pub mod deadline;
 pub mod hapanchak;
@@ -101,14 +101,6 @@ fn threshold_of(path: &PathSpec, ieee80211p_dbm: f64, wifi_dbm: Option<f64>, cel
         Rat::Ieee80211p => Some(ieee80211p_dbm),
         Rat::Wifi => Some(wifi_dbm.unwrap_or(ieee80211p_dbm)),
         Rat::Lte | Rat::Nr => cellular_dbm,
-    }
-}
-
-/// The allocator of a strategy that goes by its beliefs alone.
-pub fn by_belief(mode: Mode, on_fade: OnFade) -> Box<dyn Allocator + Send> {
-    match mode {
-        Mode::Aggregate => Box::new(Aggregate { on_fade }),
-        Mode::Backup => Box::new(Backup { on_fade }),
     }
 }
 

@@ -1,5 +1,5 @@
 //! A link effect that the crate does not have, by its public types: jitter. An effect
-//! that changes a link over time sets its parameters; one that decides anew for each
+//! that changes a link over time sets its parameters; one that decides for each
 //! packet is a variant of `Loss`.
 
 use crosslane_core::link::{Bottleneck, Direction, DirectionParams, Link, Loss, PacketId, QueueLimit};
@@ -51,5 +51,5 @@ fn an_effect_of_ones_own_delays_packets_and_keeps_their_order() {
         }
     }
     let (least, most) = delays_ms.iter().fold((f64::MAX, 0.0), |(least, most), &ms| (ms.min(least), ms.max(most)));
-    assert!(least >= 31.0 && least < 45.0 && most > 55.0 && most < 71.1, "{least} to {most} ms");
+    assert!((31.0..45.0).contains(&least) && (55.0..71.1).contains(&most), "{least} to {most} ms");
 }

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use crosslane_core::agent::{Agent, Input, Output, Setup};
-use crosslane_core::allocate::{Allocator, Mode};
+use crosslane_core::agent::{Agent, Input, Output};
+use crosslane_core::allocate::{Allocator, Mode, by_belief::ByBelief};
 use crosslane_core::assess::{Assessor, Belief, Reason};
 use crosslane_core::engine::Engine;
 use crosslane_core::parameters::{Table, Value, list};
 use crosslane_core::path::{OnFade, PathId, PathSpec, PathState, Rat, Sample, SampleKind, Signal};
-use crosslane_core::strategy::{Entry, Strategy, by_belief};
+use crosslane_core::strategy::{Entry, Strategy};
 use crosslane_core::time::Instant;
 
 const ENTRY: Entry = Entry::new::<Params>("last-sample", "the last sample against a threshold");
@@ -33,7 +33,7 @@ impl Strategy for Params {
     }
 
     fn allocator(&self, mode: Mode) -> Box<dyn Allocator + Send> {
-        by_belief(mode, OnFade::Backup)
+        Box::new(ByBelief { mode, on_fade: OnFade::Backup })
     }
 }
 
@@ -60,8 +60,7 @@ impl Assessor for LastSample {
 
 fn agent(strategy: Arc<dyn Strategy>) -> Agent {
     let path = |name: &str| PathSpec { name: name.into(), rat: Rat::Lte, local: None, if_index: 0 };
-    let (paths, ranks, mode) = (vec![path("a"), path("b")], vec![0, 1], Mode::Aggregate);
-    Agent::new(Setup { paths, ranks, mode, strategy, actuators: Vec::new() })
+    Agent::new(&[path("a"), path("b")], &[0, 1], Mode::Aggregate, strategy, Vec::new())
 }
 
 #[test]

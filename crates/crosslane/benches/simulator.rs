@@ -93,7 +93,7 @@ fn run(scenario: &Scenario, strategy: &str, seed: u64) -> Result<Run, ScenarioEr
     let mut simulation = Simulation::new(scenario, &strategy, seed, Detail::METRICS)?;
     simulation.run_until(Instant::from_secs_f64(scenario.duration_s));
     let recording = simulation.finish();
-    let bytes: u64 = recording.sums.delivered_payload_bytes().iter().sum();
+    let bytes: u64 = recording.sums.delivered_payload_bytes.iter().sum();
     Ok(Run { cpu_s: (cpu() - before).as_secs_f64(), events: recording.events, delivered_mb: bytes as f64 / 1e6 })
 }
 

@@ -58,20 +58,16 @@ pub fn run(file: &Path, data: Option<&Path>, fix: bool, json: bool) -> Result<Ex
 /// missing on this machine, as it is now and for this user.
 fn check_configuration(file: &Path, json: bool) -> Result<ExitCode> {
     let config = config::read(file)?;
-    let mut refusals = machine::refusals(&config);
-    let Some(last) = refusals.pop() else {
+    let Some(fault) = machine::refusal(&config) else {
         let missing =
             [former_names(&config.renamed).collect(), machine::lacks(&config), machine::waits(&config)].concat();
         print(file, json, "configuration", true, &[what_it_is(&config)], &missing)?;
         return Ok(ExitCode::SUCCESS);
     };
     if json {
-        let faults: Vec<String> = refusals.iter().chain([&last]).map(ToString::to_string).collect();
-        print(file, json, "configuration", false, &faults, &[])?;
-    } else {
-        refusals.iter().for_each(|refusal| eprintln!("crosslane: {refusal}"));
+        print(file, json, "configuration", false, &[fault.to_string()], &[])?;
     }
-    Err(last)
+    Err(fault)
 }
 
 fn what_it_is(config: &Config) -> String {

@@ -43,6 +43,11 @@ impl Error {
         Error { attempt: String::new(), cause: sentence.into(), remedy: None, exit_code }
     }
 
+    /// A failure whose text is a complete error message (exit code 1).
+    pub fn reported(cause: impl ToString) -> Error {
+        Error::message(cause.to_string(), 1)
+    }
+
     /// The exit code: 2 for what the user can correct in the call or a file, 128 plus
     /// the signal's number after an interrupt, 1 otherwise.
     pub fn exit_code(&self) -> u8 {

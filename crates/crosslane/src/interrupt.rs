@@ -48,9 +48,6 @@ impl Deref for Interrupt {
 /// Turns SIGINT, SIGTERM and SIGHUP into a flag; a second one ends the process
 /// at once. A signal that this process was started to ignore (`nohup`) stays
 /// ignored. Must be called before any thread exists that should not receive the signals.
-///
-/// # Errors
-/// The system's.
 pub fn listen() -> Result<Interrupt> {
     let failure = |cause: &dyn std::fmt::Display| Error::failure("preparing for Ctrl-C", cause);
     let signals = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];

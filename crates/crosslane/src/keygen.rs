@@ -25,9 +25,6 @@ pub struct Options {
 }
 
 /// Creates a key, or prints the public key of an existing one.
-///
-/// # Errors
-/// A file cannot be read or written, or holds no key.
 pub fn run(options: &Options) -> Result<()> {
     let key = match &options.public {
         Some(file) => PrivateKey::read(file)?,
@@ -37,12 +34,11 @@ pub fn run(options: &Options) -> Result<()> {
         key.write(file)?;
     }
     let is_kept = options.out.is_some() || options.public.is_some();
+    let public = key.public().to_string();
     let shown = match (options.json, is_kept) {
-        (true, true) => json!({ "public_key": key.public().to_string() }).to_string(),
-        (true, false) => {
-            json!({ "private_key": key.text().as_str(), "public_key": key.public().to_string() }).to_string()
-        }
-        (false, true) => key.public().to_string(),
+        (true, true) => json!({ "public_key": public }).to_string(),
+        (true, false) => json!({ "private_key": key.text().as_str(), "public_key": public }).to_string(),
+        (false, true) => public,
         (false, false) => key.text().to_string(),
     };
     output::print("printing a key", Zeroizing::new(format!("{shown}\n")).as_bytes())

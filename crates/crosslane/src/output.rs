@@ -1,21 +1,27 @@
-//! Standard output, and tables on it.
+//! Standard output, tables on it, and files.
 
 use std::io::{ErrorKind, Write, stdout};
 use std::ops::Range;
+use std::path::Path;
 
 use crate::error::{Error, Result};
 
 /// Prints `text`; `attempt` names it in an error. A closed pipe (`| head`) is
 /// not an error.
-///
-/// # Errors
-/// Standard output cannot be written.
 pub fn print(attempt: &str, text: impl AsRef<[u8]>) -> Result<()> {
     let mut stdout = stdout().lock();
     match stdout.write_all(text.as_ref()).and_then(|()| stdout.flush()) {
         Err(cause) if cause.kind() != ErrorKind::BrokenPipe => Err(Error::failure(attempt, cause)),
         _ => Ok(()),
     }
+}
+
+/// Writes a file.
+///
+/// # Errors
+/// The file and the cause.
+pub fn write(file: &Path, contents: impl AsRef<[u8]>) -> Result<()> {
+    std::fs::write(file, contents).map_err(|cause| Error::failure(format!("writing {}", file.display()), cause))
 }
 
 /// Lines with aligned columns: those of `figures` to the right, the others to the left. All rows have as many cells

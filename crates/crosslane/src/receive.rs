@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Scope;
-use std::time::Duration;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use serde_json::json;
 use socket2::{SockAddr, Socket};
 
@@ -18,16 +17,14 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::output;
+use crate::transfer::connection::{self, POLL_INTERVAL};
 use crate::transfer::folder::{Folder, Kept};
 use crate::transfer::receiving::{self, Incomplete};
-use crate::transfer::{PORT, TransferError, connection};
+use crate::transfer::{PORT, TransferError};
 
 mod places;
 
 use places::{Places, Rejected};
-
-/// Longest wait before `stop` is checked again.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Options of the command.
 #[derive(clap::Args)]
@@ -60,7 +57,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let at = listener.local_addr().map_err(failed)?.as_socket().unwrap_or(options.listen);
     let stop = interrupt::listen()?;
     eprintln!("crosslane: listening on {at}");
-    ready::notify_ready();
+    ready::notify(ready::READY);
     let server =
         Server { options, clock: Clock::start(), stop: &stop, places: Places::new(), failures: AtomicUsize::new(0) };
     std::thread::scope(|scope| server.serve(scope, &listener)).map_err(failed)?;
@@ -79,7 +76,6 @@ fn check_folder(folder: &Path) -> Result<()> {
     }
 }
 
-/// Accepts and serves senders.
 struct Server<'a> {
     options: &'a Options,
     clock: Clock,
@@ -96,8 +92,7 @@ impl Server<'_> {
             let (socket, from) = match listener.accept() {
                 Ok(accepted) => accepted,
                 Err(cause) if cause.kind() == ErrorKind::WouldBlock => {
-                    let timeout = PollTimeout::try_from(POLL_INTERVAL).unwrap_or(PollTimeout::ZERO);
-                    let _ = poll(&mut [PollFd::new(listener.as_fd(), PollFlags::POLLIN)], timeout);
+                    let _ = connection::wait(&mut [PollFd::new(listener.as_fd(), PollFlags::POLLIN)], POLL_INTERVAL);
                     continue;
                 }
                 // The sender closed the connection before it was accepted.

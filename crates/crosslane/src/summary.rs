@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crosslane_sim::scenario::{Bound, Expectation, Limit, Scenario};
+use crosslane_sim::scenario::{Bound, Expectation, Scenario};
 use crosslane_sim::traffic::Protocol;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::output::table;
+use crate::output::{self, table};
 
 /// Outcome of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -49,11 +49,12 @@ pub struct Summary {
     engine: &'static str,
     /// Runs are missing: an interrupt, or a run failed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    interrupted: bool,
+    pub interrupted: bool,
     duration_s: f64,
     seeds: Vec<u64>,
     strategies: Vec<String>,
-    runs: Vec<Run>,
+    /// The complete runs.
+    pub runs: Vec<Run>,
     expect: Vec<Verdict>,
     #[serde(skip)]
     columns: Vec<Column>,
@@ -137,25 +138,10 @@ impl Summary {
         }
     }
 
-    /// Marks that runs are missing.
-    pub fn interrupted(self) -> Summary {
-        Summary { interrupted: true, ..self }
-    }
-
-    /// Number of runs in it.
-    pub fn runs(&self) -> usize {
-        self.runs.len()
-    }
-
     /// True unless an expectation failed. Expectations that the runs cannot decide
     /// (a strategy was not run) do not count.
     pub fn all_expectations_met(&self) -> bool {
         self.expect.iter().all(|verdict| verdict.ok != Some(false))
-    }
-
-    /// True if any run has records.
-    pub fn has_records(&self) -> bool {
-        self.runs.iter().any(|run| run.folder.is_some())
     }
 
     /// The summary as JSON.
@@ -171,9 +157,7 @@ impl Summary {
     /// # Errors
     /// The file and the cause.
     pub fn write(&self, folder: &Path) -> Result<()> {
-        let file = folder.join("summary.json");
-        let write = std::fs::write(&file, self.to_json()? + "\n");
-        write.map_err(|cause| Error::failure(format!("writing {}", file.display()), cause))
+        output::write(&folder.join("summary.json"), self.to_json()? + "\n")
     }
 
     /// Table of medians by strategy with their range over the seeds, and the
@@ -188,7 +172,7 @@ impl Summary {
             // Without valid runs, the figures of the invalid runs are marked with `*`.
             let mark = if valid == 0 { "*" } else { "" };
             let shown = |column: &Column| {
-                let values = values_where(&self.runs, strategy, &column.metric, |run| run.outcome.valid || valid == 0);
+                let values = values(&self.runs, strategy, &column.metric, valid > 0);
                 median_and_range(&values.into_iter().map(|value| value * column.times).collect::<Vec<_>>())
             };
             row.extend(self.columns.iter().map(|column| shown(column) + mark));
@@ -197,11 +181,8 @@ impl Summary {
         let mut text = format!("{}\n", table(&rows, 1..usize::MAX));
         for run in self.runs.iter().filter(|run| !run.outcome.valid) {
             let reason = run.outcome.reason.as_deref().unwrap_or("it is not valid");
-            let _ = writeln!(
-                text,
-                "* {} seed {}, {} attempts: {reason}; the machine is too busy",
-                run.strategy, run.seed, run.attempts
-            );
+            let Run { strategy, seed, attempts, .. } = run;
+            let _ = writeln!(text, "* {strategy} seed {seed}, {attempts} attempts: {reason}; the machine is too busy");
         }
         for verdict in &self.expect {
             let word = match verdict.ok {
@@ -226,13 +207,9 @@ fn distinct_in_order<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     distinct
 }
 
-/// Values of a metric in the valid runs of a strategy, in ascending order.
-fn values(runs: &[Run], strategy: &str, metric: &str) -> Vec<f64> {
-    values_where(runs, strategy, metric, |run| run.outcome.valid)
-}
-
-fn values_where(runs: &[Run], strategy: &str, metric: &str, include: impl Fn(&Run) -> bool) -> Vec<f64> {
-    let of = runs.iter().filter(|run| run.strategy == strategy && include(run));
+/// Values of a metric in the valid or the invalid runs of a strategy, in ascending order.
+fn values(runs: &[Run], strategy: &str, metric: &str, valid: bool) -> Vec<f64> {
+    let of = runs.iter().filter(|run| run.strategy == strategy && run.outcome.valid == valid);
     let mut values: Vec<f64> = of.filter_map(|run| run.outcome.metrics.get(metric).copied()).collect();
     values.sort_by(f64::total_cmp);
     values
@@ -249,10 +226,10 @@ fn median(values: &[f64]) -> Option<f64> {
 }
 
 fn evaluate(bound: &Bound, runs: &[Run]) -> Verdict {
-    let value = median(&values(runs, &bound.strategy, &bound.metric));
-    let limit = match &bound.limit {
-        Limit::Number(limit) => Some(*limit),
-        Limit::Of { strategy, times } => median(&values(runs, strategy, &bound.metric)).map(|other| other * times),
+    let value = median(&values(runs, &bound.strategy, &bound.metric, true));
+    let limit = match &bound.of_strategy {
+        None => Some(bound.limit),
+        Some(strategy) => median(&values(runs, strategy, &bound.metric, true)).map(|other| other * bound.limit),
     };
     let ok = value.zip(limit).map(|(value, limit)| if bound.at_most { value <= limit } else { value >= limit });
     Verdict { text: bound_text(bound), ok, value, limit }
@@ -260,19 +237,15 @@ fn evaluate(bound: &Bound, runs: &[Run]) -> Verdict {
 
 fn bound_text(bound: &Bound) -> String {
     let relation = if bound.at_most { "at most" } else { "at least" };
-    let limit = match &bound.limit {
-        Limit::Number(limit) => figure(*limit),
-        Limit::Of { strategy, times } => format!("{} × that of {strategy}", figure(*times)),
-    };
-    format!("{} of {}: {relation} {limit}", bound.metric, bound.strategy)
+    let of = bound.of_strategy.as_ref().map_or(String::new(), |strategy| format!(" × that of {strategy}"));
+    format!("{} of {}: {relation} {}{of}", bound.metric, bound.strategy, figure(bound.limit))
 }
 
 fn median_and_range(values: &[f64]) -> String {
     match (median(values), values) {
         (None, _) => "–".into(),
-        (Some(middle), [_]) => figure(middle),
         (Some(middle), [first, .., last]) => format!("{} ({}–{})", figure(middle), figure(*first), figure(*last)),
-        (Some(middle), []) => figure(middle),
+        (Some(middle), _) => figure(middle),
     }
 }
 
@@ -285,7 +258,6 @@ fn figure(value: f64) -> String {
     }
 }
 
-/// Without trailing zeros.
 fn without_trailing_zeros(figure: String) -> String {
     if figure.contains('.') { figure.trim_end_matches('0').trim_end_matches('.').to_string() } else { figure }
 }
@@ -300,22 +272,22 @@ mod tests {
         Run { strategy: strategy.into(), seed, folder: None, attempts: 1, outcome }
     }
 
-    fn bound(limit: Limit) -> Bound {
+    fn bound(limit: f64, of_strategy: Option<String>) -> Bound {
         let (strategy, metric) = ("threshold".to_string(), "delivery_delay_ms.max".to_string());
-        Bound { strategy, metric, at_most: true, limit }
+        Bound { strategy, metric, at_most: true, limit, of_strategy }
     }
 
     #[test]
     fn medians_exclude_invalid_runs() {
         let runs =
             [run("threshold", 1, true, 20.0), run("threshold", 2, false, 5000.0), run("threshold", 3, true, 40.0)];
-        assert_eq!(evaluate(&bound(Limit::Number(30.0)), &runs).value, Some(30.0));
+        assert_eq!(evaluate(&bound(30.0, None), &runs).value, Some(30.0));
     }
 
     #[test]
     fn a_bound_relative_to_another_strategy_uses_its_median() {
         let runs = [run("threshold", 1, true, 20.0), run("kernel", 1, true, 90.0)];
-        let of = |times| bound(Limit::Of { strategy: "kernel".into(), times });
+        let of = |times| bound(times, Some("kernel".into()));
         assert_eq!(evaluate(&of(0.5), &runs).ok, Some(true));
         assert_eq!(evaluate(&of(0.2), &runs).ok, Some(false));
         assert_eq!(evaluate(&of(0.2), &runs[..1]).ok, None, "the other strategy was not run");

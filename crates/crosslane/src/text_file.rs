@@ -5,7 +5,7 @@ use std::io::{Error, ErrorKind, Read, Result};
 use std::path::Path;
 
 /// Size limit of a file, in bytes; the largest public recording has 2.2 MB.
-const MAX_BYTES: u64 = 64 << 20;
+pub const MAX_BYTES: u64 = 64 << 20;
 
 /// Reads a UTF-8 file of at most 64 MiB. The limit is applied while reading,
 /// since devices and pipes have no size.

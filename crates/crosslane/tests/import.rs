@@ -1,7 +1,8 @@
 //! Import of public recordings as traces: valid, invalid and arbitrary text.
 
 use clap::Parser;
-use crosslane::import::{self, Cut, Fault, ImportError, Operator, Source, import, import_file, import_named};
+use crosslane::error::Error;
+use crosslane::import::{self, Cut, Operator, Source, import, import_file, import_named};
 use proptest::prelude::*;
 
 const PAM_HEADER: &str = "TIME_STAMP_x,ULtput_x,modified_tech_x,handover_status_x,\
@@ -22,7 +23,7 @@ fn ap2() -> Source {
     Source::Feup("ap2".into())
 }
 
-fn all(source: &Source, text: &str) -> Result<String, ImportError> {
+fn all(source: &Source, text: &str) -> Result<String, Error> {
     import(source, &Cut::default(), text, "drive.csv")
 }
 
@@ -322,8 +323,7 @@ fn faults_of_access_points() -> Vec<Case> {
 #[test]
 fn every_fault_is_reported_in_one_message_with_its_line_and_a_remedy() {
     for (case, source, text, sentence) in [faults_of_files(), faults_of_drives(), faults_of_access_points()].concat() {
-        assert_eq!(all(&source, &text).expect_err(case).to_string(), sentence, "{case}");
-        let error = crosslane::error::Error::from(all(&source, &text).expect_err(case));
+        let error = all(&source, &text).expect_err(case);
         assert_eq!((error.to_string().as_str(), error.exit_code()), (sentence, 2), "{case}");
     }
 }
@@ -333,7 +333,8 @@ fn a_cut_outside_the_recording_is_rejected() {
     for (from_s, to_s) in [(-1.0, 1.0), (1.0, 1.0), (1.0, 9.0), (9.0, 10.0), (f64::NAN, 1.0), (0.0, f64::INFINITY)] {
         let cut = Cut { from_s: Some(from_s), to_s: Some(to_s) };
         let error = import(&ATT, &cut, &drive(), "drive.csv").expect_err("outside");
-        assert!(matches!(error.fault, Fault::CutOutside { end_s: 1.5, .. }), "{from_s} {to_s}: {error}");
+        let cause = format!("it covers 0 to 1.5 s, not {from_s} to {to_s} s");
+        assert!(error.to_string().contains(&cause), "{error}");
     }
 }
 

@@ -13,8 +13,6 @@ const FILE_LINES_SOFT: usize = 400;
 const LONG_FILES: &[(&str, &str)] = &[
     ("crates/core/src/link/tests.rs", "the properties of the link model, which share one reference model"),
     ("crates/crosslane/src/testbed/emulator/worker.rs", "one loop, read from wake-up to release"),
-    ("crates/crosslane/src/netlink/diag.rs", "one protocol, requests next to responses"),
-    ("crates/core/src/mptcp/manager.rs", "one state machine, whose cases are read together"),
     ("crates/core/src/mptcp/manager/connection.rs", "the rules of one connection, in the order of their application"),
     ("crates/core/src/mptcp/manager/tests.rs", "one test for each rule of the path manager"),
     ("crates/core/tests/path_manager_model.rs", "one model of the kernel, and the properties that are checked with it"),

@@ -1,10 +1,9 @@
 //! Errors in a scenario, or in a file that it names.
 
-use std::fmt;
-
 /// An error, with its location and remedy. Displays as one sentence:
 /// `while reading drive.toml, line 7: …; …`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("while reading {file}{}: {what}; {remedy}", line.map_or(String::new(), |line| format!(", line {line}")))]
 pub struct ScenarioError {
     /// Name of the file, as the caller gave it.
     pub file: String,
@@ -14,16 +13,4 @@ pub struct ScenarioError {
     pub what: String,
     /// The remedy.
     pub remedy: String,
-}
-
-impl std::error::Error for ScenarioError {}
-
-impl fmt::Display for ScenarioError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "while reading {}", self.file)?;
-        if let Some(line) = self.line {
-            write!(f, ", line {line}")?;
-        }
-        write!(f, ": {}; {}", self.what, self.remedy)
-    }
 }

@@ -16,7 +16,7 @@ fn a_backup_carries_nothing_while_an_active_one_lives() {
         let mut pair = Pair::new(Setup { scheduler, ..Setup::new(&test_paths, Source::Bulk) }, &plan);
         pair.watch.backups = true;
         pair.run_until_ms(8000);
-        assert!(pair.subflow(1).is_some_and(|info| info.backup));
+        assert!(pair.subflow(1).is_some_and(|info| info.transport.backup));
         assert_eq!(pair.carried_between(1, 0, 8000).count(), 0, "{scheduler:?}");
         assert!(pair.arrived[0] > 1_500_000, "{scheduler:?}: the active one is full: {:?}", pair.arrived);
         pair.watch.backups = false;

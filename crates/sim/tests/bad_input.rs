@@ -399,7 +399,7 @@ fn vehicles_missing_from_the_mobility_file_are_reported() -> Result<(), Box<dyn 
         let sentence = read(more).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(sentence.contains(expected), "{more}: {sentence}");
     }
-    assert_eq!(read("vehicle = 5")?.data.mobility.map(|track| track.points()[0].t_s), Some(2.0));
+    assert_eq!(read("vehicle = 5")?.data.mobility.map(|track| track.points[0].t_s), Some(2.0));
     assert_eq!(read("[fleet]")?.data.fleet.len(), 2);
     assert_eq!(read("[fleet]\nvehicles = 1")?.data.fleet.len(), 1);
     Ok(())

@@ -10,7 +10,7 @@
 mod pair;
 
 use crosslane_sim::transport::Protocol;
-use crosslane_sim::transport::congestion::Algorithm;
+use crosslane_sim::transport::congestion::Congestion;
 use pair::{Action, Pair, Setup, Source, TestPath};
 
 const UNTIL_MS: u64 = 45_000;
@@ -21,13 +21,13 @@ const STEP_MS: usize = 10;
 fn probes(source: Source, protocol: Protocol, send_buffer_bytes: u32) -> Vec<(u64, u64)> {
     let test_path = TestPath { queue_bytes: 2_000_000, ..TestPath::new(8.0, 50) };
     let test_paths = if protocol == Protocol::Tcp { vec![test_path] } else { vec![test_path, test_path] };
-    let setup = Setup { algorithm: Algorithm::Bbr, protocol, send_buffer_bytes, ..Setup::new(&test_paths, source) };
+    let setup = Setup { algorithm: Congestion::Bbr, protocol, send_buffer_bytes, ..Setup::new(&test_paths, source) };
     let plan = [(500, Action::Create { path: 1, backup: false })];
     let mut pair = Pair::new(setup, if protocol == Protocol::Tcp { &[] } else { &plan });
     let (mut found, mut since) = (Vec::new(), None);
     for ms in (0..UNTIL_MS).step_by(STEP_MS) {
         pair.run_until_ms(ms);
-        let probes = pair.subflow(0).is_some_and(|info| info.window == 4);
+        let probes = pair.subflow(0).is_some_and(|info| info.transport.cwnd == 4);
         match since {
             None if probes => since = Some(ms),
             Some(began) if !probes => {
@@ -70,11 +70,11 @@ fn after_an_idle_period_a_subflow_of_mptcp_probes_and_plain_tcp_does_not() {
 #[test]
 fn an_idle_period_in_the_probe_restores_the_window() {
     let source = Source::Messages { bytes: 100_000, every_ms: 12_000 };
-    let setup = Setup { algorithm: Algorithm::Bbr, ..Setup::new(&[TestPath::new(8.0, 50)], source) };
+    let setup = Setup { algorithm: Congestion::Bbr, ..Setup::new(&[TestPath::new(8.0, 50)], source) };
     let mut pair = Pair::new(setup, &[]);
     let windows = [0, 1, 2, 3, 4].map(|message| {
         pair.run_until_ms(message * 12_000 + 400);
-        pair.subflow(0).map_or(0, |info| info.window)
+        pair.subflow(0).map_or(0, |info| info.transport.cwnd)
     });
     println!("windows 0.4 s after the start of each message: {windows:?}");
     assert_eq!(windows.map(|window| window == 4), [false, true, false, true, false]);

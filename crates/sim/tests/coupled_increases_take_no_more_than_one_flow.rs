@@ -8,10 +8,10 @@
 mod pair;
 
 use crosslane_sim::transport::Protocol;
-use crosslane_sim::transport::congestion::Algorithm;
+use crosslane_sim::transport::congestion::Congestion;
 use pair::{Action, Pair, Setup, Source, TestPath, median};
 
-fn carried(algorithm: Algorithm, protocol: Protocol, seed: u64) -> f64 {
+fn carried(algorithm: Congestion, protocol: Protocol, seed: u64) -> f64 {
     let test_paths =
         [TestPath { loss: 0.003, ..TestPath::new(100.0, 20) }, TestPath { loss: 0.003, ..TestPath::new(100.0, 20) }];
     let plan = [(200, Action::Create { path: 1, backup: false })];
@@ -20,15 +20,15 @@ fn carried(algorithm: Algorithm, protocol: Protocol, seed: u64) -> f64 {
     pair.server.delivered() as f64
 }
 
-fn times_plain(algorithm: Algorithm) -> f64 {
-    median(5, |seed| carried(algorithm, Protocol::Mptcp, seed) / carried(Algorithm::Reno, Protocol::Tcp, seed + 100))
+fn times_plain(algorithm: Congestion) -> f64 {
+    median(5, |seed| carried(algorithm, Protocol::Mptcp, seed) / carried(Congestion::Reno, Protocol::Tcp, seed + 100))
 }
 
 #[test]
 fn coupled_increases_take_no_more_than_one_flow() {
-    let uncoupled = times_plain(Algorithm::Reno);
+    let uncoupled = times_plain(Congestion::Reno);
     assert!((1.39..2.46).contains(&uncoupled), "uncoupled: {uncoupled:.2}");
-    for (algorithm, min, max) in [(Algorithm::Lia, 0.72, 1.37), (Algorithm::Olia, 0.5, 1.1)] {
+    for (algorithm, min, max) in [(Congestion::Lia, 0.72, 1.37), (Congestion::Olia, 0.5, 1.1)] {
         let coupled = times_plain(algorithm);
         assert!((min..max).contains(&coupled), "{algorithm:?}: {coupled:.2}");
     }

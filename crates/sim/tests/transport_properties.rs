@@ -5,7 +5,7 @@
 mod pair;
 
 use crosslane_sim::transport::Protocol;
-use crosslane_sim::transport::congestion::Algorithm;
+use crosslane_sim::transport::congestion::Congestion;
 use crosslane_sim::transport::scheduler::Scheduler;
 use pair::{Action, Pair, Setup, Source, TestPath};
 use proptest::prelude::*;
@@ -17,7 +17,8 @@ const DISTURBED_MS: u64 = 8_000;
 /// it in turn.
 const END_MS: u64 = DISTURBED_MS * 9;
 
-const ALGORITHMS: [Algorithm; 5] = [Algorithm::Reno, Algorithm::Cubic, Algorithm::Lia, Algorithm::Olia, Algorithm::Bbr];
+const ALGORITHMS: [Congestion; 5] =
+    [Congestion::Reno, Congestion::Cubic, Congestion::Lia, Congestion::Olia, Congestion::Bbr];
 const SCHEDULERS: [Scheduler; 4] = [Scheduler::Default, Scheduler::MinRtt, Scheduler::RoundRobin, Scheduler::Priority];
 
 fn test_path(max_loss: f64) -> impl Strategy<Value = TestPath> {

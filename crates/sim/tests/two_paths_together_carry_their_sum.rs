@@ -4,12 +4,12 @@
 
 mod pair;
 
-use crosslane_sim::transport::congestion::Algorithm;
+use crosslane_sim::transport::congestion::Congestion;
 use pair::{Action, Pair, Setup, Source, TestPath};
 
 #[test]
 fn two_paths_together_carry_their_sum() {
-    for algorithm in [Algorithm::Reno, Algorithm::Cubic, Algorithm::Bbr] {
+    for algorithm in [Congestion::Reno, Congestion::Cubic, Congestion::Bbr] {
         let test_paths = [TestPath::new(10.0, 15), TestPath::new(10.0, 25)];
         let plan = [(200, Action::Create { path: 1, backup: false })];
         let mut pair = Pair::new(Setup { algorithm, ..Setup::new(&test_paths, Source::Bulk) }, &plan);

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::fmt::Write;
 
 use crosslane_core::time::Instant;
-use crosslane_sim::fleet::{Fleet, Outcome, Totals};
+use crosslane_sim::fleet::{Fleet, Outcome, table};
 use crosslane_sim::scenario::{Scenario, Strategy};
 
 /// Nearly parked vehicles around one RSU, with LTE; `traffic` is appended.
@@ -84,7 +84,7 @@ fn rates_are_drawn_for_each_vehicle_within_the_range() -> Result<(), Box<dyn Err
 fn results_do_not_depend_on_the_order_and_threads_of_the_vehicles() -> Result<(), Box<dyn Error>> {
     let (scenario, strategy) = square(6, 2.0, BULK)?;
     let names = ["its-g5".to_string(), "lte".to_string()];
-    let expected = Totals::new(run(&scenario, &strategy)?).table(&names);
+    let expected = table(&run(&scenario, &strategy)?, &names);
     let mut fleet = Fleet::new(&scenario, &strategy, 1)?;
     while let Some(next) = fleet.next() {
         std::thread::scope(|scope| {
@@ -94,7 +94,7 @@ fn results_do_not_depend_on_the_order_and_threads_of_the_vehicles() -> Result<()
         });
         fleet.share_airtime();
     }
-    assert_eq!(Totals::new(fleet.finish()).table(&names), expected);
+    assert_eq!(table(&fleet.finish(), &names), expected);
     Ok(())
 }
 

@@ -10,12 +10,12 @@
 
 mod pair;
 
-use crosslane_sim::transport::congestion::Algorithm;
+use crosslane_sim::transport::congestion::Congestion;
 use pair::{Action, Pair, Setup, Source, TestPath, agrees_ms, median};
 
 /// Transmission time of the last queued data, in ms, its amount, in kB, and the
 /// subflow's queue at the demotion, in kB.
-fn drained(algorithm: Algorithm, test_path: TestPath, send_buffer_bytes: u32, seed: u64) -> [f64; 3] {
+fn drained(algorithm: Congestion, test_path: TestPath, send_buffer_bytes: u32, seed: u64) -> [f64; 3] {
     let demote_ms = 6000 + seed * 137;
     let plan = [
         (500, Action::Create { path: 1, backup: true }),
@@ -26,7 +26,7 @@ fn drained(algorithm: Algorithm, test_path: TestPath, send_buffer_bytes: u32, se
     let mut pair = Pair::new(setup, &plan);
     pair.watch.backups = true;
     pair.run_until_ms(demote_ms);
-    let held = pair.subflow(0).map_or(0, |info| info.notsent_bytes);
+    let held = pair.subflow(0).map_or(0, |info| info.transport.notsent_bytes);
     pair.run_until_ms(demote_ms + 3000);
     let after: Vec<_> = pair.carried_between(0, demote_ms + 1, demote_ms + 3000).filter(|s| s.first).collect();
     let last_ms = after.last().map_or(0.0, |s| s.at.as_secs_f64() * 1e3 - demote_ms as f64);
@@ -37,10 +37,10 @@ fn drained(algorithm: Algorithm, test_path: TestPath, send_buffer_bytes: u32, se
 fn queued_data_drains_after_a_demotion() {
     let test_path = |delay_ms, queue_bytes| TestPath { queue_bytes, ..TestPath::new(8.0, delay_ms) };
     for (algorithm, test_path, buffer, ms, kb) in [
-        (Algorithm::Cubic, test_path(20, 12_000), 0, [180.0, 217.0], [150.0, 184.0]),
-        (Algorithm::Bbr, test_path(20, 200_000), 0, [454.0, 568.0], [390.0, 443.0]),
-        (Algorithm::Bbr, test_path(50, 2_000_000), 0, [1571.0, 1972.0], [1445.0, 1680.0]),
-        (Algorithm::Bbr, test_path(50, 2_000_000), 200_000, [4.0, 81.0], [6.0, 80.0]),
+        (Congestion::Cubic, test_path(20, 12_000), 0, [180.0, 217.0], [150.0, 184.0]),
+        (Congestion::Bbr, test_path(20, 200_000), 0, [454.0, 568.0], [390.0, 443.0]),
+        (Congestion::Bbr, test_path(50, 2_000_000), 0, [1571.0, 1972.0], [1445.0, 1680.0]),
+        (Congestion::Bbr, test_path(50, 2_000_000), 200_000, [4.0, 81.0], [6.0, 80.0]),
     ] {
         let last = median(9, |seed| drained(algorithm, test_path, buffer, seed)[0]);
         let bytes = median(9, |seed| drained(algorithm, test_path, buffer, seed)[1]);

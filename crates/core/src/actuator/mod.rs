@@ -5,12 +5,11 @@
 //! [`Command`], and the driver that carries out the command.
 
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
 
 use crate::assess::{Belief, StalledSubflow};
-use crate::mptcp::{self, ConnectionSnapshot, Notice, Refusal, Token};
+use crate::mptcp::{self, ConnectionSnapshot, MeasuredSubflow, Notice, Refusal, Token};
 use crate::path::{PathId, PathSpec, PathState};
 use crate::time::Instant;
 use crate::wanted::{ConnectionClass, Wanted};
@@ -83,21 +82,6 @@ pub enum Output {
     Notice(Notice),
 }
 
-/// A subflow whose transport statistics describe its path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MeasuredSubflow {
-    /// Its connection.
-    pub token: Token,
-    /// Its path.
-    pub path: PathId,
-    /// Local address and port.
-    pub local: SocketAddr,
-    /// The peer's address and port.
-    pub remote: SocketAddr,
-    /// True if this endpoint accepted the connection.
-    pub accepted: bool,
-}
-
 /// Carries out the wanted states of paths for one kind of transport; a loop like that of
 /// every [`Engine`](crate::engine::Engine).
 pub trait Actuator: Send {
@@ -131,9 +115,4 @@ pub trait Actuator: Send {
     fn left_out(&self) -> u64 {
         0
     }
-}
-
-/// The reason for a path's state as an owned sentence.
-fn sentences(verdicts: &[Verdict]) -> Vec<String> {
-    verdicts.iter().map(|verdict| verdict.reason.into()).collect()
 }

@@ -3,10 +3,10 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Actuator, Command, Event, MeasuredSubflow, Output, Verdict, Wanted};
+use super::{Actuator, Command, Event, Output, Verdict, Wanted};
 use crate::assess::{Belief, StalledSubflow};
-use crate::mptcp::Token;
 use crate::mptcp::manager::Manager;
+use crate::mptcp::{MeasuredSubflow, Token};
 use crate::path::{PathId, PathState};
 use crate::time::Instant;
 
@@ -48,13 +48,7 @@ impl Actuator for Manager {
     }
 
     fn subflows(&self) -> Box<dyn Iterator<Item = MeasuredSubflow> + '_> {
-        Box::new(Manager::subflows(self).map(|(token, path, subflow)| MeasuredSubflow {
-            token,
-            path,
-            local: subflow.local,
-            remote: subflow.remote,
-            accepted: self.is_accepted(token),
-        }))
+        Box::new(Manager::subflows(self))
     }
 
     fn left_out(&self) -> u64 {

@@ -4,7 +4,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{Actuator, Command, Event, Output, Verdict, Wanted, sentences};
+use super::{Actuator, Command, Event, Output, Verdict, Wanted};
 use crate::path::{PathId, PathState};
 use crate::time::Instant;
 
@@ -38,8 +38,9 @@ impl PacketScheduler {
 impl Actuator for PacketScheduler {
     fn apply(&mut self, _now: Instant, wanted: &Wanted, verdicts: &[Verdict]) {
         self.is_due |= self.steering.states != wanted.states() || self.steering.order != wanted.order();
+        let reasons = verdicts.iter().map(|verdict| verdict.reason.into()).collect();
         let (states, order) = (wanted.states().to_vec(), wanted.order().to_vec());
-        self.steering = Steering { states, order, reasons: sentences(verdicts) };
+        self.steering = Steering { states, order, reasons };
     }
 
     fn handle(&mut self, _now: Instant, event: &Event) {

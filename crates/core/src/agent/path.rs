@@ -12,6 +12,7 @@ use crate::allocate::{Latest, PathInput, PathSupply};
 use crate::assess::{Assessor, Belief, Reason};
 use crate::path::{PathId, PathSpec, PathState};
 
+#[derive(Default)]
 pub(super) struct Path {
     pub(super) name: String,
     pub(super) rank: u8,
@@ -38,17 +39,7 @@ pub(super) fn reason_for(paths: &[Path], place: usize, changed: usize) -> Reason
 
 impl Path {
     pub(super) fn new(spec: &PathSpec, rank: u8, assessors: Vec<Box<dyn Assessor + Send>>) -> Path {
-        Path {
-            name: spec.name.clone(),
-            rank,
-            assessors,
-            belief: Belief::Unknown,
-            reason: Reason::default(),
-            state: PathState::Closed,
-            state_reason: String::new(),
-            latest: Latest::default(),
-            removed: false,
-        }
+        Path { name: spec.name.clone(), rank, assessors, ..Path::default() }
     }
 
     pub(super) fn decide(&mut self, path: PathId, state: PathState, reason: Reason, outputs: &mut VecDeque<Output>) {

@@ -15,24 +15,51 @@
 //! is measured, and may pause. A path that delays the others more than it helps is
 //! suspended (`suspension.rs`).
 
-use crate::path::PathState;
-use crate::wanted::Wanted;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 
 mod admission;
-mod params;
 mod suspension;
 
-pub use params::Params;
 use suspension::Suspensions;
 
 use super::{Allocator, PathInput, PathSupply, select_active};
+use crate::assess::throughput::History;
 use crate::assess::{Belief, Reason};
 use crate::demand::{Admission, Demand, MAX_OBJECTS, Object};
-use crate::time::{Duration, Instant};
+use crate::path::{OnFade, PathState};
+use crate::time::Instant;
+use crate::wanted::Wanted;
+
+crate::parameters! {
+    /// Parameters of [`Deadline`].
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Params {
+        /// Probability that a path carries what is planned on it.
+        confidence: f64 = 0.95, "0–1", 0.5 to 1.0;
+        /// How long before its deadline an object is to be complete: for what no forecast includes, e.g. the last
+        /// segment's retransmission.
+        margin_ms: f64 = 70.0, "ms", 0.0 to 3.6e6;
+        /// A path that carries is switched off when the cheaper ones would be done this long before the object
+        /// must be complete.
+        spare_ms: f64 = 50.0, "ms", 0.0 to 3.6e6;
+        /// A path that carries pauses only if it could for this long: each change costs the queued data, an RTT
+        /// and a slow start.
+        pause_ms: f64 = 2000.0, "ms", 0.0 to 3.6e6;
+        /// Rate assumed while no path has been observed for long, as a part of the rate it shows or, if it was
+        /// never observed, of the lowest rate of the others.
+        prior_share: f64 = 0.7, "0–1", 0.0 to 1.0;
+        /// Part of the time until the deadline in which nothing is done while no path is known.
+        learn_share: f64 = 0.15, "0–1", 0.0 to 1.0;
+        /// Minimum and maximum of the sender's unacknowledged bytes, as multiples of rate × minimum RTT of each
+        /// active path: 1 is in flight, the rest lets the rate grow and covers what waits for another path's
+        /// bytes. It grows while no queue builds in the network. With several active paths it is at least what
+        /// they carry while the slowest sends one burst.
+        backlog_rtts: [f64; 2] = [2.0, 3.0], "RTT", 1.0 to 100.0;
+    }
+}
 
 /// Time between two evaluations of the plan, in s: a path that waits must be able to
 /// wait until the next one.
@@ -64,7 +91,7 @@ const PRIOR_WINDOWS: f64 = 0.3;
 const BACKLOG_FIRST: f64 = 262_144.0;
 
 /// The allocator.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Deadline {
     params: Params,
     /// Whether each path carries.
@@ -89,7 +116,9 @@ pub struct Deadline {
 struct Source<'a> {
     place: usize,
     cost: f64,
-    supply: &'a PathSupply<'a>,
+    rank: u8,
+    /// Its history; an empty one if its throughput is not measured.
+    history: &'a History,
     on: bool,
     /// Assumed rate if its rate is unknown, in bytes/s.
     prior: f64,
@@ -108,43 +137,38 @@ impl Deadline {
     /// An allocator with these parameters; the most preferred path carries until a
     /// demand exists.
     pub fn new(params: Params) -> Deadline {
-        Deadline {
-            params,
-            on: Vec::new(),
-            suspensions: Suspensions::default(),
-            closed: Vec::new(),
-            reported: 0,
-            predicted: 0,
-            admissions: VecDeque::new(),
-            backlog: None,
-            backlog_rtts: params.backlog_rtts[0],
-            skew_s: 0.0,
-        }
+        Deadline { params, backlog_rtts: params.backlog_rtts[0], ..Deadline::default() }
     }
 
     /// The good paths, the cheapest first, without suspended ones and those without a
     /// subflow, if others exist.
-    fn sources<'a>(&self, now: Instant, demand: &Demand, paths: &'a [PathSupply<'a>]) -> Vec<Source<'a>> {
+    fn sources<'a>(
+        &self,
+        now: Instant,
+        demand: &Demand,
+        paths: &[PathSupply<'a>],
+        unmeasured: &'a History,
+    ) -> Vec<Source<'a>> {
         let known = paths.iter().filter_map(|path| path.history?.mean_rate(0.0));
         let prior = known.min_by(f64::total_cmp).unwrap_or(0.0);
-        let source = |(place, supply): (usize, &'a PathSupply<'a>)| Source {
+        let source = |(place, supply): (usize, &PathSupply<'a>)| Source {
             place,
             cost: demand.unit_costs.get(place).copied().unwrap_or(f64::from(supply.input.rank)),
-            supply,
+            rank: supply.input.rank,
+            history: supply.history.unwrap_or(unmeasured),
             on: supply.input.was == PathState::Active,
             prior,
         };
         let mut sources: Vec<Source> =
             paths.iter().enumerate().filter(|(_, path)| path.input.belief == Belief::Good).map(source).collect();
         let usable = |source: &Source| {
-            let is_gone =
-                source.supply.history.is_some_and(|history| history.mean_rate(0.0).is_some() && !history.is_open(now));
+            let is_gone = source.history.mean_rate(0.0).is_some() && !source.history.is_open(now);
             !self.suspensions.is_suspended(now, source.place) && !is_gone
         };
         if sources.iter().any(usable) {
             sources.retain(usable);
         }
-        sources.sort_by(|a, b| a.cost.total_cmp(&b.cost).then(a.supply.input.rank.cmp(&b.supply.input.rank)));
+        sources.sort_by(|a, b| a.cost.total_cmp(&b.cost).then(a.rank.cmp(&b.rank)));
         sources
     }
 
@@ -157,7 +181,7 @@ impl Deadline {
             let first = place == 0;
             // Queued data arrives even if the path is off. Switching off requires more
             // than not switching on.
-            let queued = source.supply.history.map_or(0, |history| history.queued_bytes()) as f64;
+            let queued = source.history.queued_bytes() as f64;
             let (spare_s, wait_s) = if source.on { (spare_s, pause_s) } else { (0.0, EVALUATION_S) };
             // A single path has no skew.
             let spare_s = if place == 1 { spare_s - self.skew_s } else { spare_s };
@@ -182,10 +206,8 @@ impl Deadline {
     /// Forecast rate over a horizon, in bytes/s. What is unknown of a path is taken
     /// from the others, and what is unknown of all from an assumption.
     fn rate(&self, sources: &[Source], source: &Source, horizon_s: f64) -> f64 {
-        let forecast_ratio = |source: &Source| match source.supply.history {
-            Some(history) => history.forecast_ratio(horizon_s * WINDOW_HORIZONS, self.params.confidence),
-            None => (0.0, 1.0),
-        };
+        let forecast_ratio =
+            |source: &Source| source.history.forecast_ratio(horizon_s * WINDOW_HORIZONS, self.params.confidence);
         // What the longer window lost is charged to this one: a path that stalls
         // occasionally loses no more in the longer window, a path of varying rate does.
         let weighted = |(windows, part): (f64, f64), assumed: f64| {
@@ -194,7 +216,7 @@ impl Deadline {
         };
         let others = sources.iter().filter(|other| other.place != source.place);
         let assumed = others.fold(self.params.prior_share, |assumed, other| weighted(forecast_ratio(other), assumed));
-        match source.supply.history.and_then(|history| history.mean_rate(horizon_s)) {
+        match source.history.mean_rate(horizon_s) {
             Some(mean_rate) => mean_rate * weighted(forecast_ratio(source), assumed),
             None => source.prior * assumed,
         }
@@ -211,19 +233,17 @@ impl Deadline {
     /// Bytes that it carries within `within_s` if it is switched on at the beginning.
     fn carries_after_start(&self, sources: &[Source], source: &Source, within_s: f64) -> f64 {
         let rate = self.rate(sources, source, within_s);
-        let rtt_s = source.supply.history.map_or(Duration::ZERO, |history| history.min_rtt()).as_secs_f64();
+        let rtt_s = source.history.min_rtt().as_secs_f64();
         let doublings = libm::log2((rate * rtt_s / INITIAL_WINDOW_BYTES).max(1.0));
-        let learned_s = source.supply.history.and_then(|history| history.start_cost_s());
-        let warm = source.supply.history.is_some_and(|history| history.is_warm());
-        let lead_s = if warm { rtt_s } else { (rtt_s * (1.0 + doublings)).max(learned_s.unwrap_or(0.0)) };
+        let learned_s = source.history.start_cost_s().unwrap_or(0.0);
+        let lead_s = if source.history.is_warm() { rtt_s } else { (rtt_s * (1.0 + doublings)).max(learned_s) };
         rate * (within_s - lead_s).max(0.0)
     }
 
     /// What is due by each deadline. Data that arrives now is acknowledged half an RTT
     /// later, so there is that much more time.
     fn due(&self, now: Instant, demand: &Demand, sources: &[Source]) -> Vec<Due> {
-        let rtt = |source: &Source| source.supply.history.map(|history| history.min_rtt());
-        let one_way_s = sources.first().and_then(rtt).unwrap_or_default().as_secs_f64() / 2.0;
+        let one_way_s = sources.first().map_or(0.0, |source| source.history.min_rtt().as_secs_f64() / 2.0);
         let mut bytes = 0.0;
         let due = |object: &Object| {
             bytes += object.remaining_bytes() as f64;
@@ -235,7 +255,7 @@ impl Deadline {
 
     /// True while only the cheapest path is used, to learn its rate.
     fn is_learning(&self, now: Instant, demand: &Demand, sources: &[Source]) -> bool {
-        let known = sources.iter().any(|source| source.supply.history.is_some_and(|h| h.peak().is_some()));
+        let known = sources.iter().any(|source| source.history.peak().is_some());
         let early = |object: &Object| {
             let total = object.deadline.since(object.start);
             now.since(object.start).as_secs_f64() < total.as_secs_f64() * self.params.learn_share
@@ -249,7 +269,7 @@ impl Deadline {
         let mut slowest_s: f64 = 0.0;
         let (mut bytes, mut rates, mut queues) = (0.0, 0.0, 0);
         for source in sources {
-            let queued = source.supply.history.map_or(0, |history| history.queued_bytes()) as f64;
+            let queued = source.history.queued_bytes() as f64;
             let rate = self.rate(sources, source, SKEW_HORIZON_S);
             if queued > 0.0 && rate > 0.0 {
                 slowest_s = slowest_s.max(queued / rate);
@@ -264,8 +284,7 @@ impl Deadline {
     /// Suspends a path that delays the others.
     fn suspend(&mut self, now: Instant, sources: &[Source], carry: &mut [bool]) {
         let carrying = sources.iter().zip(carry.iter()).filter(|(_, carries)| **carries);
-        let carrying: Vec<_> =
-            carrying.filter_map(|(source, _)| Some((source.place, source.supply.history?))).collect();
+        let carrying: Vec<_> = carrying.map(|(source, _)| (source.place, source.history)).collect();
         if let Some(place) = self.suspensions.suspend_one(now, &carrying) {
             for (_, carries) in sources.iter().zip(carry).filter(|(source, _)| source.place == place) {
                 *carries = false;
@@ -279,9 +298,10 @@ impl Deadline {
         let Some(first) = demand.objects.first() else { return };
         let left_s = first.deadline.as_secs_f64() - now.as_secs_f64();
         let arrival_s = |(source, carries): (&Source, &bool)| {
-            let history = source.supply.history.filter(|_| *carries)?;
-            let (queued, one_way_s) = (history.queued_bytes() as f64, history.min_rtt().as_secs_f64() / 2.0);
-            Some((queued > 0.0, (queued + BURST_BYTES) / history.mean_rate(0.0)?.max(1.0) + one_way_s))
+            let rate = source.history.mean_rate(0.0).filter(|_| *carries)?;
+            let (queued, one_way_s) =
+                (source.history.queued_bytes() as f64, source.history.min_rtt().as_secs_f64() / 2.0);
+            Some((queued > 0.0, (queued + BURST_BYTES) / rate.max(1.0) + one_way_s))
         };
         let arrivals: Vec<Option<(bool, f64)>> = sources.iter().zip(carry.iter()).map(arrival_s).collect();
         let soonest_s = arrivals.iter().flatten().map(|(_, at_s)| *at_s).fold(f64::INFINITY, f64::min);
@@ -293,24 +313,20 @@ impl Deadline {
     fn update_backlog(&mut self, sources: &[Source]) {
         let [min, max] = self.params.backlog_rtts;
         let carrying = || sources.iter().filter(|source| self.on.get(source.place).copied().unwrap_or(false));
-        let queueing =
-            |source: &Source| source.supply.history.is_some_and(|history| history.queueing() > QUEUEING_RATIO);
+        let queueing = |source: &Source| source.history.queueing() > QUEUEING_RATIO;
         let step = if carrying().any(queueing) { -BACKLOG_STEP } else { BACKLOG_STEP };
         self.backlog_rtts = (self.backlog_rtts + step).min(max).max(min);
         // The scheduler gives a path one burst at a time, and later data waits for it.
-        let burst_s = |source: &Source| Some(BURST_BYTES / source.supply.history?.mean_rate(0.0)?.max(1.0));
+        let burst_s = |source: &Source| Some(BURST_BYTES / source.history.mean_rate(0.0)?.max(1.0));
         let together = carrying().count() > 1;
         let burst_s = carrying().filter(|_| together).filter_map(burst_s).fold(0.0, f64::max).min(MAX_BURST_S);
         let bytes = |(place, source): (usize, &Source)| {
-            let Some((history, peak)) = source.supply.history.and_then(|history| Some((history, history.peak()?)))
-            else {
-                return BACKLOG_FIRST;
-            };
-            let rtt_s = history.min_rtt().as_secs_f64();
+            let Some(peak) = source.history.peak() else { return BACKLOG_FIRST };
+            let rtt_s = source.history.min_rtt().as_secs_f64();
             let limit = peak * (rtt_s * self.backlog_rtts).max(rtt_s + burst_s);
             // The first data on a higher-cost path may wait for its start, and all
             // later data waits for it at the peer.
-            let started = history.started_bytes().filter(|_| place > 0);
+            let started = source.history.started_bytes().filter(|_| place > 0);
             started.map_or(limit, |bytes| limit.min(2.0 * bytes as f64))
         };
         self.backlog = Some((BACKLOG_WRITE + carrying().enumerate().map(bytes).sum::<f64>()) as u64);
@@ -319,8 +335,7 @@ impl Deadline {
     fn reason(&self, sources: &[Source], due: &[Due]) -> Reason {
         let carrying = sources.iter().filter(|source| self.on.get(source.place).copied().unwrap_or(false)).count();
         let Some(last) = due.last() else {
-            let text = "nothing is due: only the cheapest path is used".into();
-            return Reason { rule: "deadline.idle", text, inputs: Vec::new() };
+            return Reason::plain("deadline.idle", "nothing is due: only the cheapest path is used");
         };
         let cheapest = sources.first().map_or(0.0, |source| self.carries(sources, source, last.within_s));
         let text = format!(
@@ -338,7 +353,7 @@ impl Deadline {
 
 impl Allocator for Deadline {
     fn allocate(&mut self, paths: &[PathInput]) -> Wanted {
-        let mut states = select_active(paths, &self.on);
+        let mut states = select_active(paths, &self.on, OnFade::Backup);
         for (state, _) in states.iter_mut().zip(&self.closed).filter(|(_, closed)| **closed) {
             *state = PathState::Closed;
         }
@@ -346,14 +361,12 @@ impl Allocator for Deadline {
     }
 
     fn on_demand(&mut self, now: Instant, demand: &Demand, paths: &[PathSupply]) -> Option<Reason> {
-        let sources = self.sources(now, demand, paths);
+        let unmeasured = History::default();
+        let sources = self.sources(now, demand, paths, &unmeasured);
         self.update_skew(&sources);
         let due = self.due(now, demand, &sources);
         self.admit(now, demand, &sources, &due);
-        let mut carry = match self.is_learning(now, demand, &sources) {
-            true => self.plan(&sources, &[]),
-            false => self.plan(&sources, &due),
-        };
+        let mut carry = self.plan(&sources, if self.is_learning(now, demand, &sources) { &[] } else { &due });
         self.suspend(now, &sources, &mut carry);
         self.pause_late_paths(now, demand, &sources, &mut carry);
         let was = core::mem::replace(&mut self.on, vec![false; paths.len()]);

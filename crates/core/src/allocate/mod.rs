@@ -3,18 +3,17 @@
 //! An allocator receives all paths and the user's demand, but no samples. An actuator
 //! that knows no strategy applies the wanted states.
 
-use crate::path::{PathState, RadioLink, SampleKind, Signal, Transport};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::assess::throughput::History;
 use crate::assess::{Belief, Reason};
 use crate::demand::{Admission, Demand};
+use crate::path::{OnFade, PathState, RadioLink, SampleKind, Signal, Transport};
 use crate::time::Instant;
 use crate::wanted::Wanted;
 
-pub mod aggregate;
-pub mod backup;
+pub mod by_belief;
 pub mod deadline;
 pub mod mp_dpa;
 
@@ -112,17 +111,18 @@ pub trait Allocator {
 
 /// The good paths marked in `on` are active, other good ones backup. If no marked path
 /// is good, the most preferred good one is active.
-fn select_active(paths: &[PathInput], on: &[bool]) -> Vec<PathState> {
+fn select_active(paths: &[PathInput], on: &[bool], on_fade: OnFade) -> Vec<PathState> {
     let good = |path: &PathInput| path.belief == Belief::Good;
     let Some(first) = paths.iter().filter(|path| good(path)).map(|path| path.rank).min() else {
         return last_resort(paths);
     };
     let is_on = |place: usize| on.get(place).copied().unwrap_or(false);
     let any_on = paths.iter().enumerate().any(|(place, path)| good(path) && is_on(place));
-    let state = |(place, path): (usize, &PathInput)| match good(path) {
-        true if is_on(place) || (!any_on && path.rank == first) => PathState::Active,
-        true => PathState::Backup,
-        false => fallback_state(path),
+    let state = |(place, path): (usize, &PathInput)| match path.belief {
+        Belief::Good if is_on(place) || (!any_on && path.rank == first) => PathState::Active,
+        Belief::Good => PathState::Backup,
+        Belief::Fading if on_fade == OnFade::Close => PathState::Closed,
+        _ => fallback_state(path),
     };
     paths.iter().enumerate().map(state).collect()
 }
@@ -130,15 +130,13 @@ fn select_active(paths: &[PathInput], on: &[bool]) -> Vec<PathState> {
 /// Fallback when no path is good: fading paths, else unknown ones, else all, since an
 /// attempt costs nothing then.
 fn last_resort(paths: &[PathInput]) -> Vec<PathState> {
-    let best =
-        [Belief::Fading, Belief::Unknown].into_iter().find(|wanted| paths.iter().any(|path| path.belief == *wanted));
-    paths
-        .iter()
-        .map(|path| match best {
-            Some(best) if path.belief != best => PathState::Closed.max(fallback_state(path)),
-            _ => PathState::Active,
-        })
-        .collect()
+    let exists = |wanted: &Belief| paths.iter().any(|path| path.belief == *wanted);
+    let best = [Belief::Fading, Belief::Unknown].into_iter().find(exists);
+    let state = |path: &PathInput| match best {
+        Some(best) if path.belief != best => fallback_state(path),
+        _ => PathState::Active,
+    };
+    paths.iter().map(state).collect()
 }
 
 /// State of a path that is not to carry data: its subflow stays as a backup, unless

@@ -8,7 +8,6 @@
 //! [`Params::window_ms`], at most since the object's start, updated every
 //! [`Params::interval_ms`].
 
-use crate::wanted::Wanted;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::vec;
@@ -17,7 +16,9 @@ use alloc::vec::Vec;
 use super::{Allocator, PathInput, PathSupply, select_active};
 use crate::assess::Reason;
 use crate::demand::{Demand, Object};
+use crate::path::OnFade;
 use crate::time::{Duration, Instant};
+use crate::wanted::Wanted;
 
 crate::parameters! {
     /// Parameters of [`MpDpa`].
@@ -59,8 +60,7 @@ impl MpDpa {
     fn decide(&mut self, now: Instant, object: &Object) -> bool {
         if self.number != Some(object.number) {
             self.number = Some(object.number);
-            self.readings.clear();
-            self.readings.push_back((now, object.acked_bytes));
+            self.readings = [(now, object.acked_bytes)].into();
             return false;
         }
         let interval = Duration::from_secs_f64(self.params.interval_ms / 1e3);
@@ -68,7 +68,7 @@ impl MpDpa {
             return self.others;
         }
         let window = Duration::from_secs_f64(self.params.window_ms / 1e3);
-        while self.readings.len() > 1 && self.readings.get(1).is_some_and(|(at, _)| now.since(*at) >= window) {
+        while self.readings.get(1).is_some_and(|(at, _)| now.since(*at) >= window) {
             self.readings.pop_front();
         }
         if self.readings.len() >= MAX_READINGS {
@@ -80,13 +80,7 @@ impl MpDpa {
         let spent_s = now.since(object.start).as_secs_f64();
         let expected = (self.params.alpha * whole_s - spent_s) * goodput;
         let rest = object.remaining_bytes() as f64;
-        if expected > rest {
-            false
-        } else if expected < rest {
-            true
-        } else {
-            self.others
-        }
+        if expected == rest { self.others } else { expected < rest }
     }
 
     /// Goodput over all paths, in bytes/s.
@@ -99,7 +93,7 @@ impl MpDpa {
 
 impl Allocator for MpDpa {
     fn allocate(&mut self, paths: &[PathInput]) -> Wanted {
-        select_active(paths, &self.on).into()
+        select_active(paths, &self.on, OnFade::Backup).into()
     }
 
     fn on_demand(&mut self, now: Instant, demand: &Demand, paths: &[PathSupply]) -> Option<Reason> {

@@ -12,12 +12,13 @@
 //! no regular messages, came over another path that is still in use, either may be
 //! lost, and nothing is reported.
 
-use crate::path::{Break, PathId, Transport};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
+use super::{EXPIRY, check_is_due, push_recent};
 use crate::mptcp::manager::{MAX_CONNECTIONS, MAX_SUBFLOWS};
+use crate::path::{Break, PathId, Transport};
 use crate::time::{Duration, Instant};
 
 /// Number of pauses remembered, and required for regularity.
@@ -35,9 +36,6 @@ const MAX_DOUBLINGS: u32 = 6;
 const CLEARING_DELAY: Duration = Duration::from_millis(20);
 /// A subflow that received data within this time may receive more.
 const RECENT: Duration = Duration::from_secs(10);
-/// A connection not observed for this long is gone; the interval of that check.
-const EXPIRY: Duration = Duration::from_secs(5);
-const EXPIRY_CHECK: Duration = Duration::from_secs(1);
 
 /// Observes what all connections receive.
 #[derive(Debug, Default)]
@@ -73,11 +71,11 @@ impl Arrivals {
     /// Processes the transport statistics of a subflow; returns the break if its
     /// connection has fallen silent.
     pub fn observe(&mut self, now: Instant, path: PathId, transport: &Transport) -> Option<Break> {
-        self.sweep(now);
-        if transport.accepted || transport.peer == Transport::NO_PEER {
-            return None;
+        if check_is_due(&mut self.swept, now) {
+            self.connections.retain(|_, flow| now.since(flow.observed) < EXPIRY);
         }
-        if !self.connections.contains_key(&transport.token) && self.connections.len() >= MAX_CONNECTIONS {
+        let is_full = self.connections.len() >= MAX_CONNECTIONS && !self.connections.contains_key(&transport.token);
+        if transport.accepted || transport.peer == Transport::NO_PEER || is_full {
             return None;
         }
         let flow = self.connections.entry(transport.token).or_insert_with(|| Flow::new(now, path));
@@ -86,10 +84,8 @@ impl Arrivals {
             return None;
         }
         let since = flow.last + CLEARING_DELAY;
-        if flow.path != path || self.latest.get(&path).is_some_and(|latest| *latest > since) {
-            return None;
-        }
-        if flow.previous.is_none() && flow.is_shared(now) {
+        let has_received = self.latest.get(&path).is_some_and(|latest| *latest > since);
+        if flow.path != path || has_received || (flow.previous.is_none() && flow.is_shared(now)) {
             return None;
         }
         let broken = flow.detect_break(now, transport)?;
@@ -100,13 +96,6 @@ impl Arrivals {
         }
         flow.pauses.clear();
         Some(broken)
-    }
-
-    fn sweep(&mut self, now: Instant) {
-        if now.since(self.swept) >= EXPIRY_CHECK {
-            self.swept = now;
-            self.connections.retain(|_, flow| now.since(flow.observed) < EXPIRY);
-        }
     }
 }
 
@@ -130,9 +119,8 @@ impl Flow {
         if self.received.len() >= MAX_SUBFLOWS && !self.received.contains_key(&key) {
             self.received.clear();
         }
-        let (bytes, fresh) =
-            (transport.bytes_received, Received { bytes: transport.bytes_received, observed: now, grown_at: None });
-        let received = self.received.entry(key).or_insert(fresh);
+        let bytes = transport.bytes_received;
+        let received = self.received.entry(key).or_insert(Received { bytes, observed: now, grown_at: None });
         received.observed = now;
         if core::mem::replace(&mut received.bytes, bytes) >= bytes {
             return false;
@@ -144,10 +132,7 @@ impl Flow {
                 self.regular_pause().filter(|_| self.path != path && !transport.backup).map(|_| (self.path, self.last));
             self.pauses.clear();
         } else {
-            if self.pauses.len() == PAUSES {
-                self.pauses.pop_front();
-            }
-            self.pauses.push_back(now.since(self.last));
+            push_recent(&mut self.pauses, PAUSES, now.since(self.last));
         }
         (self.path, self.last) = (path, now);
         true
@@ -179,8 +164,7 @@ impl Flow {
         }
         let mean = self.pauses.iter().sum::<Duration>() / PAUSES as u32;
         let mut pauses: Vec<Duration> = self.pauses.iter().copied().collect();
-        let (_, longest, _) = pauses.select_nth_unstable(PAUSES - 2);
-        let longest = *longest;
+        let longest = *pauses.select_nth_unstable(PAUSES - 2).1;
         ((MEAN.0..=MEAN.1).contains(&mean) && longest <= mean * REGULAR).then_some(longest)
     }
 }

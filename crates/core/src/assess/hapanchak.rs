@@ -11,12 +11,12 @@ use crate::path::{Sample, SampleKind};
 use crate::time::Instant;
 
 /// The assessor of one path.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Hapanchak {
     alpha: f64,
     threshold_dbm: Option<f64>,
     smoothed_dbm: Option<f64>,
-    link_up: bool,
+    link_down: bool,
     belief: Belief,
     reason: Reason,
 }
@@ -25,54 +25,36 @@ impl Hapanchak {
     /// An assessor with smoothing factor `alpha`; without a threshold only the
     /// interface counts.
     pub fn new(alpha: f64, threshold_dbm: Option<f64>) -> Hapanchak {
-        Hapanchak {
-            alpha,
-            threshold_dbm,
-            smoothed_dbm: None,
-            link_up: true,
-            belief: Belief::Unknown,
-            reason: Reason::default(),
-        }
+        Hapanchak { alpha, threshold_dbm, ..Hapanchak::default() }
     }
 
     fn on_link(&mut self, up: bool) {
-        self.link_up = up;
-        if !up {
-            self.smoothed_dbm = None;
-            self.set(Belief::Lost, "hapanchak.unavailable", "the interface is down");
-        } else if self.threshold_dbm.is_none() {
-            self.set(Belief::Good, "hapanchak.available", "the interface is up");
-        } else {
-            self.set(Belief::Unknown, "hapanchak.available", "no signal sample yet");
+        self.link_down = !up;
+        self.smoothed_dbm = self.smoothed_dbm.filter(|_| up);
+        match (up, self.threshold_dbm) {
+            (false, _) => self.set(Belief::Lost, Reason::plain("hapanchak.unavailable", "the interface is down")),
+            (true, None) => self.set(Belief::Good, Reason::plain("hapanchak.available", "the interface is up")),
+            (true, Some(_)) => self.set(Belief::Unknown, Reason::plain("hapanchak.available", "no signal sample yet")),
         }
     }
 
     fn on_signal(&mut self, rssi_dbm: f64) {
-        let smoothed = match self.smoothed_dbm {
-            Some(before) => (1.0 - self.alpha) * before + self.alpha * rssi_dbm,
-            None => rssi_dbm,
-        };
+        let smoothed = self.smoothed_dbm.map_or(rssi_dbm, |before| (1.0 - self.alpha) * before + self.alpha * rssi_dbm);
         self.smoothed_dbm = Some(smoothed);
-        let Some(threshold) = self.threshold_dbm else {
-            return;
-        };
+        let Some(threshold) = self.threshold_dbm else { return };
         let (belief, rule, relation) = if smoothed <= threshold {
             (Belief::Fading, "hapanchak.weak", "at or below")
         } else {
             (Belief::Good, "hapanchak.strong", "above")
         };
-        if belief != self.belief {
-            let text = format!("smoothed signal {smoothed:.1} dBm is {relation} {threshold:.1} dBm");
-            self.belief = belief;
-            let inputs = [("smoothed_dbm", smoothed), ("rssi_dbm", rssi_dbm), ("threshold_dbm", threshold)];
-            self.reason = Reason { rule, text, inputs: inputs.into() };
-        }
+        let text = format!("smoothed signal {smoothed:.1} dBm is {relation} {threshold:.1} dBm");
+        let inputs = [("smoothed_dbm", smoothed), ("rssi_dbm", rssi_dbm), ("threshold_dbm", threshold)];
+        self.set(belief, Reason { rule, text, inputs: inputs.into() });
     }
 
-    fn set(&mut self, belief: Belief, rule: &'static str, text: &str) {
+    fn set(&mut self, belief: Belief, reason: Reason) {
         if belief != self.belief {
-            self.belief = belief;
-            self.reason = Reason { rule, text: text.into(), inputs: Default::default() };
+            (self.belief, self.reason) = (belief, reason);
         }
     }
 }
@@ -81,7 +63,7 @@ impl Assessor for Hapanchak {
     fn observe(&mut self, _now: Instant, sample: &Sample) {
         match sample.kind {
             SampleKind::Link { up } => self.on_link(up),
-            SampleKind::Signal(signal) if self.link_up => self.on_signal(f64::from(signal.rssi_dbm)),
+            SampleKind::Signal(signal) if !self.link_down => self.on_signal(f64::from(signal.rssi_dbm)),
             _ => {}
         }
     }

@@ -2,12 +2,13 @@
 //!
 //! An assessor observes one path. It knows no other path, no demand and no allocator.
 
+use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use crate::path::Sample;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 pub mod answers;
 pub mod arrivals;
@@ -16,6 +17,11 @@ pub mod silence;
 pub mod stalls;
 pub mod threshold;
 pub mod throughput;
+
+/// A subflow or connection not observed for this long is gone.
+const EXPIRY: Duration = Duration::from_secs(5);
+/// Interval of the check for those that are gone.
+const EXPIRY_CHECK: Duration = Duration::from_secs(1);
 
 /// The assessed state of a path. The order is by severity: if two assessors observe a
 /// path, the greater belief applies.
@@ -56,6 +62,13 @@ pub struct Reason {
     pub text: String,
     /// The figures by name, with the unit as suffix.
     pub inputs: Vec<(&'static str, f64)>,
+}
+
+impl Reason {
+    /// A reason without figures.
+    pub fn plain(rule: &'static str, text: impl Into<String>) -> Reason {
+        Reason { rule, text: text.into(), inputs: Vec::new() }
+    }
 }
 
 /// An alarm of sudden loss, and later whether it was a false positive.
@@ -132,4 +145,21 @@ pub trait Assessor {
     fn next_wakeup(&self) -> Option<Instant> {
         None
     }
+}
+
+/// True once in each [`EXPIRY_CHECK`]; `checked` is the time of the last check.
+fn check_is_due(checked: &mut Instant, now: Instant) -> bool {
+    let is_due = now.since(*checked) >= EXPIRY_CHECK;
+    if is_due {
+        *checked = now;
+    }
+    is_due
+}
+
+/// Appends to the last `limit` values.
+fn push_recent<T>(values: &mut VecDeque<T>, limit: usize, value: T) {
+    if values.len() >= limit {
+        values.pop_front();
+    }
+    values.push_back(value);
 }

@@ -8,7 +8,6 @@
 //! signs are evaluated sensitively, and after repeated alarms the path waits longer
 //! before it is trusted again.
 
-use crate::path::{Break, Counters, Sample, SampleKind, Transport};
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
@@ -16,7 +15,8 @@ use core::net::IpAddr;
 
 use super::answers::{Answers, CROWD};
 use super::stalls::{Stalls, Verdict};
-use super::{Alarm, AlarmKind, Assessor, Belief, Reason, StalledSubflow};
+use super::{Alarm, AlarmKind, Assessor, Belief, Reason, StalledSubflow, push_recent};
+use crate::path::{Break, Counters, Sample, SampleKind, Transport};
 use crate::time::{Duration, Instant};
 
 crate::parameters! {
@@ -88,6 +88,11 @@ impl Raised {
     fn has_stalled_data(&self) -> bool {
         matches!(self.kind, AlarmKind::Unacknowledged | AlarmKind::Arrivals)
     }
+
+    /// The path is trusted again at `at`, or sooner.
+    fn trust_by(&mut self, at: Instant) {
+        self.trust_at = Some(self.trust_at.map_or(at, |earlier| earlier.min(at)));
+    }
 }
 
 impl Silence {
@@ -98,10 +103,7 @@ impl Silence {
 
     fn on_cam(&mut self, now: Instant) {
         if let Some(last) = self.last_cam.replace(now).filter(|last| now.since(*last) < SETTLE) {
-            if self.intervals.len() == INTERVALS {
-                self.intervals.pop_front();
-            }
-            self.intervals.push_back(now.since(last));
+            push_recent(&mut self.intervals, INTERVALS, now.since(last));
         }
         self.on_activity(now);
     }
@@ -137,7 +139,7 @@ impl Silence {
             Some(Verdict::Stalled { .. }) if self.raised.is_some_and(|raised| raised.has_idle) => {
                 self.stalls.report((transport.token, transport.peer));
             }
-            Some(Verdict::Stalled { .. }) | None => {}
+            _ => {}
         }
     }
 
@@ -168,8 +170,7 @@ impl Silence {
         let Some((_, before)) = raised.unanswered else { return };
         if counters.received.saturating_sub(before) >= CROWD as u64 {
             self.settle_as_wrong(&mut raised);
-            let trust_at = raised.at + self.wait / 2;
-            raised.trust_at = Some(raised.trust_at.map_or(trust_at, |at| at.min(trust_at)));
+            raised.trust_by(raised.at + self.wait / 2);
             self.raised = Some(raised);
         }
     }
@@ -179,19 +180,15 @@ impl Silence {
     /// and the peer that caused it needs confirmation from then on; otherwise it ends
     /// after the wait.
     fn on_delivery(&mut self, now: Instant, peer: IpAddr, sent: Instant) {
-        let Some(mut raised) = self.raised.filter(Raised::has_stalled_data) else { return };
-        if sent <= raised.at {
-            return;
-        }
+        let is_over = |raised: &Raised| raised.has_stalled_data() && sent > raised.at;
+        let Some(mut raised) = self.raised.filter(is_over) else { return };
         self.settle_as_wrong(&mut raised);
-        let trust_at = match raised.sole_peer {
-            Some(sole_peer) if sole_peer != peer => {
-                self.stalls.distrust(now, sole_peer);
-                now
-            }
-            _ => raised.at + self.wait / 2,
-        };
-        raised.trust_at = Some(raised.trust_at.map_or(trust_at, |at| at.min(trust_at)));
+        if let Some(sole_peer) = raised.sole_peer.filter(|sole_peer| *sole_peer != peer) {
+            self.stalls.distrust(now, sole_peer);
+            raised.trust_by(now);
+        } else {
+            raised.trust_by(raised.at + self.wait / 2);
+        }
         self.raised = Some(raised);
         self.advance(now);
     }
@@ -242,15 +239,13 @@ impl Silence {
         self.wait = if is_repeated { (self.wait * 2).min(MAX_WAIT) } else { FIRST_WAIT };
         self.last_alarm = Some(now);
         let receives_messages = self.intervals.len() >= MIN_INTERVALS;
-        let trust_at = match kind {
-            AlarmKind::Unacknowledged | AlarmKind::Arrivals if !receives_messages => Some(now + self.wait),
-            _ => None,
-        };
         // An interface that is down needs no confirmation.
         let settled = kind == AlarmKind::LinkDown;
         let sole_peer = self.stalls.sole_peer().filter(|_| kind == AlarmKind::Unacknowledged);
         let has_idle = kind == AlarmKind::Unacknowledged && self.stalls.has_idle();
-        self.raised = Some(Raised { kind, at: now, settled, trust_at, sole_peer, has_idle, unanswered: None });
+        let mut raised = Raised { kind, at: now, settled, trust_at: None, sole_peer, has_idle, unanswered: None };
+        raised.trust_at = (raised.has_stalled_data() && !receives_messages).then(|| now + self.wait);
+        self.raised = Some(raised);
         self.alarms.push_back(Alarm { kind, false_positive: settled.then_some(false) });
         let rule = match kind {
             AlarmKind::CamSilence => "silence.cam",
@@ -295,9 +290,7 @@ impl Assessor for Silence {
             let text = format!("no message for {silent_ms:.0} ms, before that one every {period_ms:.0} ms");
             self.raise(now, AlarmKind::CamSilence, text, &[("silent_ms", silent_ms)]);
         }
-        let Some(raised) = &mut self.raised else {
-            return;
-        };
+        let Some(raised) = &mut self.raised else { return };
         if !raised.settled && now >= raised.at + SETTLE {
             raised.settled = true;
             self.alarms.push_back(Alarm { kind: raised.kind, false_positive: Some(false) });
@@ -306,8 +299,7 @@ impl Assessor for Silence {
             self.raised = None;
             self.stalls.restart(now);
             self.answers.reset();
-            self.reason =
-                Reason { rule: "silence.over", text: "the path is tried again".into(), inputs: Default::default() };
+            self.reason = Reason::plain("silence.over", "the path is tried again");
         }
     }
 

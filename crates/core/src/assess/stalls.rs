@@ -6,10 +6,10 @@
 //! behind the path, is at fault. If others made progress recently and have nothing
 //! overdue yet, a single timed-out subflow waits briefly for confirmation.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use super::StalledSubflow;
+use super::{EXPIRY, StalledSubflow, check_is_due};
 use crate::mptcp::manager::{self, MAX_CONNECTIONS};
 use crate::path::Transport;
 use crate::time::{Duration, Instant};
@@ -17,10 +17,6 @@ use crate::time::{Duration, Instant};
 /// Maximum number of subflows observed: all that the path manager follows; connections
 /// beyond its limit it only counts.
 pub const MAX_SUBFLOWS: usize = manager::MAX_SUBFLOWS * MAX_CONNECTIONS;
-/// A subflow not observed for this long is gone.
-const EXPIRY: Duration = Duration::from_secs(5);
-/// Interval of the check for subflows that are gone.
-const EXPIRY_CHECK: Duration = Duration::from_secs(1);
 /// How long the peer may delay an acknowledgement while it has only one segment to
 /// acknowledge (RFC 9293 §3.8.6.3; Linux: TCP_DELACK_MIN).
 const DELAYED_ACK: Duration = Duration::from_millis(40);
@@ -34,8 +30,6 @@ const CONFIRMATION_WAIT: Duration = Duration::from_millis(60);
 const DISTRUST: Duration = Duration::from_secs(600);
 /// Maximum number of distrusted peers; the oldest entry is replaced.
 const MAX_DISTRUSTED: usize = 64;
-/// Maximum number of stalled subflows not yet polled.
-const MAX_STALLED: usize = MAX_SUBFLOWS;
 
 /// A connection, and the peer's address of its subflow.
 type Key = (u32, SocketAddr);
@@ -60,7 +54,7 @@ pub(super) enum Verdict {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stalls {
     subflows: BTreeMap<Key, Progress>,
-    peers: BTreeMap<IpAddr, u32>,
+    peers: BTreeSet<IpAddr>,
     swept: Instant,
     /// Latest send time of acknowledged data.
     delivered_until: Option<Instant>,
@@ -96,34 +90,28 @@ struct TimedOut {
 }
 
 /// The two latest distinct keys.
-#[derive(Clone, Copy, Debug)]
-struct Latest<K>([Option<(K, Instant)>; 2]);
+type Latest<K> = [Option<(K, Instant)>; 2];
 
-impl<K> Default for Latest<K> {
-    fn default() -> Latest<K> {
-        Latest([None, None])
+fn record<K: Copy + PartialEq>(latest: &mut Latest<K>, key: K, now: Instant) {
+    if latest[0].is_some_and(|(first, _)| first != key) {
+        latest[1] = latest[0];
     }
+    latest[0] = Some((key, now));
 }
 
-impl<K: Copy + PartialEq> Latest<K> {
-    fn record(&mut self, key: K, now: Instant) {
-        if self.0[0].is_some_and(|(first, _)| first != key) {
-            self.0[1] = self.0[0];
-        }
-        self.0[0] = Some((key, now));
-    }
-
-    /// True if a key other than `key` was recorded within `span`.
-    fn other_within(&self, key: K, now: Instant, span: Duration) -> bool {
-        self.0.iter().flatten().any(|&(other, at)| other != key && now.since(at) <= span)
-    }
+/// True if a key other than `key` was recorded recently.
+fn has_other<K: PartialEq>(latest: &Latest<K>, key: K, now: Instant) -> bool {
+    latest.iter().flatten().any(|(other, at)| *other != key && now.since(*at) <= RECENT_PROGRESS)
 }
 
 impl Stalls {
     /// Processes a sample; `margin` is the timeout beyond the round-trip time and four
     /// times its deviation.
     pub(super) fn watch(&mut self, now: Instant, transport: &Transport, margin: Duration) -> Option<Verdict> {
-        self.sweep(now);
+        if check_is_due(&mut self.swept, now) {
+            self.subflows.retain(|_, progress| now.since(progress.observed) < EXPIRY);
+            self.peers = self.subflows.keys().map(|(_, peer)| peer.ip()).collect();
+        }
         let key = (transport.token, transport.peer);
         let Some(progress) = self.subflows.get_mut(&key) else { return self.add(now, transport) };
         let (last_sample, since) = (progress.observed, progress.waiting_since);
@@ -138,12 +126,12 @@ impl Stalls {
         if transport.unacked == 0 {
             progress.waiting_since = None;
         } else if moved || since.is_none() {
-            progress.wait_from(now);
+            (progress.waiting_since, progress.counted_since, progress.is_reported) = (Some(now), now, false);
         }
-        if let Some(sent) = sent {
-            return Some(self.on_delivery(now, key, sent));
+        match sent {
+            Some(sent) => Some(self.on_delivery(now, key, sent)),
+            None => self.check_timeout(now, key, transport, margin),
         }
-        if transport.unacked == 0 { None } else { self.check_timeout(now, key, transport, margin) }
     }
 
     /// Adds a new subflow, whose handshake has just completed.
@@ -151,28 +139,26 @@ impl Stalls {
         if self.subflows.len() >= MAX_SUBFLOWS {
             return None;
         }
-        let waiting_since = (transport.unacked > 0).then_some(now);
-        let (delivered, silent_period) = (transport.delivered, self.timed_out.silent_period);
         let fresh = Progress {
             observed: now,
-            delivered,
+            delivered: transport.delivered,
             accepted: transport.accepted,
-            waiting_since,
+            waiting_since: (transport.unacked > 0).then_some(now),
             counted_since: now,
             first: true,
-            silent_period: silent_period.wrapping_sub(1),
+            silent_period: self.timed_out.silent_period.wrapping_sub(1),
             is_reported: false,
         };
         let key = (transport.token, transport.peer);
         self.subflows.insert(key, fresh);
-        *self.peers.entry(key.1.ip()).or_default() += 1;
+        self.peers.insert(key.1.ip());
         Some(self.on_delivery(now, key, now - (transport.rtt + SAMPLE_INTERVAL)))
     }
 
     fn on_delivery(&mut self, now: Instant, key: Key, sent: Instant) -> Verdict {
         self.delivered_until = self.delivered_until.max(Some(sent));
-        self.progressed.record(key, now);
-        self.progressed_peers.record(key.1.ip(), now);
+        record(&mut self.progressed, key, now);
+        record(&mut self.progressed_peers, key.1.ip(), now);
         self.timed_out = TimedOut { silent_period: self.timed_out.silent_period + 1, ..TimedOut::default() };
         Verdict::Alive(key.1.ip(), sent)
     }
@@ -186,8 +172,7 @@ impl Stalls {
         if transport.accepted
             || self.delivered_until.is_some_and(|sent| sent > since + SAMPLE_INTERVAL + delayed(transport))
         {
-            let has_expired = now.since(since) > timeout;
-            if has_expired && (!transport.accepted || self.has_another(now, key, timeout)) {
+            if now.since(since) > timeout && (!transport.accepted || self.has_another(now, key, timeout)) {
                 self.report(key);
             }
             return None;
@@ -197,13 +182,13 @@ impl Stalls {
         }
         if progress.silent_period != self.timed_out.silent_period {
             progress.silent_period = self.timed_out.silent_period;
-            self.timed_out.add(peer);
+            self.timed_out.count += 1;
+            self.timed_out.several_peers |= *self.timed_out.peer.get_or_insert(peer) != peer;
         }
         let is_trusted = !self.is_distrusted(now, peer);
-        let is_only_peer = !self.progressed_peers.other_within(peer, now, RECENT_PROGRESS) && is_trusted;
+        let is_only_peer = !has_other(&self.progressed_peers, peer, now) && is_trusted;
         let is_confirmed = self.timed_out.count >= 2 && (self.timed_out.several_peers || is_only_peer);
-        let needs_no_other =
-            !self.progressed.other_within(key, now, RECENT_PROGRESS) || waited > timeout + CONFIRMATION_WAIT;
+        let needs_no_other = !has_other(&self.progressed, key, now) || waited > timeout + CONFIRMATION_WAIT;
         (is_confirmed || (needs_no_other && is_trusted)).then_some(Verdict::Stalled {
             waited,
             timeout,
@@ -226,7 +211,7 @@ impl Stalls {
 
     /// Reports a subflow as stalled, once.
     pub(super) fn report(&mut self, key: Key) {
-        if self.stalled.len() < MAX_STALLED
+        if self.stalled.len() < MAX_SUBFLOWS
             && let Some(progress) = self.subflows.get_mut(&key).filter(|progress| !progress.is_reported)
         {
             progress.is_reported = true;
@@ -277,33 +262,6 @@ impl Stalls {
     /// The next stalled subflow whose path is not stalled.
     pub(super) fn poll_stalled(&mut self) -> Option<StalledSubflow> {
         self.stalled.pop_front()
-    }
-
-    fn sweep(&mut self, now: Instant) {
-        if now.since(self.swept) < EXPIRY_CHECK {
-            return;
-        }
-        self.swept = now;
-        let Stalls { subflows, peers, .. } = self;
-        subflows.retain(|_, progress| now.since(progress.observed) < EXPIRY);
-        peers.clear();
-        for (_, peer) in subflows.keys() {
-            *peers.entry(peer.ip()).or_default() += 1;
-        }
-    }
-}
-
-impl Progress {
-    fn wait_from(&mut self, now: Instant) {
-        (self.waiting_since, self.counted_since, self.is_reported) = (Some(now), now, false);
-    }
-}
-
-impl TimedOut {
-    fn add(&mut self, peer: IpAddr) {
-        self.count += 1;
-        self.several_peers |= self.peer.is_some_and(|first| first != peer);
-        self.peer.get_or_insert(peer);
     }
 }
 

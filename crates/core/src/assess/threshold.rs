@@ -50,11 +50,11 @@ const LOSS: Duration = Duration::from_secs(1);
 const MAX_DOUBLINGS: u32 = 6;
 
 /// The assessor of one path.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Threshold {
     params: Params,
     threshold_dbm: Option<f64>,
-    link_up: bool,
+    link_down: bool,
     smoothed: Option<(Instant, f64)>,
     below_since: Option<Instant>,
     /// When a sample last reached the threshold.
@@ -83,37 +83,19 @@ impl Entering {
 impl Threshold {
     /// An assessor; without a threshold only the interface counts.
     pub fn new(params: Params, threshold_dbm: Option<f64>) -> Threshold {
-        Threshold {
-            params,
-            threshold_dbm,
-            link_up: true,
-            smoothed: None,
-            below_since: None,
-            reached: None,
-            lost: true,
-            entering: None,
-            entered: None,
-            doublings: 0,
-            belief: Belief::Unknown,
-            reason: Reason::default(),
-        }
+        Threshold { params, threshold_dbm, ..Threshold::default() }
     }
 
     fn on_link(&mut self, up: bool) {
-        if up == self.link_up && self.belief != Belief::Unknown {
+        if up != self.link_down && self.belief != Belief::Unknown {
             return;
         }
-        self.link_up = up;
-        self.smoothed = None;
-        self.below_since = None;
-        self.lost = true;
-        self.entering = None;
-        if !up {
-            self.set(Belief::Lost, plain("threshold.link-down", "the interface is down"));
-        } else if self.threshold_dbm.is_none() {
-            self.set(Belief::Good, plain("threshold.link-up", "the interface is up"));
-        } else {
-            self.set(Belief::Unknown, plain("threshold.link-up", "no signal sample yet"));
+        (self.link_down, self.lost) = (!up, true);
+        (self.smoothed, self.below_since, self.entering) = (None, None, None);
+        match (up, self.threshold_dbm) {
+            (false, _) => self.set(Belief::Lost, Reason::plain("threshold.link-down", "the interface is down")),
+            (true, None) => self.set(Belief::Good, Reason::plain("threshold.link-up", "the interface is up")),
+            (true, Some(_)) => self.set(Belief::Unknown, Reason::plain("threshold.link-up", "no signal sample yet")),
         }
     }
 
@@ -167,11 +149,7 @@ impl Threshold {
 
     fn watch_leaving(&mut self, now: Instant, threshold_dbm: f64) {
         let below = self.smoothed.is_some_and(|(_, smoothed)| smoothed <= threshold_dbm);
-        if !below {
-            self.below_since = None;
-        } else if self.below_since.is_none() {
-            self.below_since = Some(now);
-        }
+        self.below_since = below.then(|| self.below_since.unwrap_or(now));
     }
 
     fn leave(&mut self, now: Instant, threshold_dbm: f64) {
@@ -226,15 +204,11 @@ impl Threshold {
     }
 }
 
-fn plain(rule: &'static str, text: &str) -> Reason {
-    Reason { rule, text: text.into(), inputs: Default::default() }
-}
-
 impl Assessor for Threshold {
     fn observe(&mut self, now: Instant, sample: &Sample) {
         match (sample.kind, self.threshold_dbm) {
             (SampleKind::Link { up }, _) => self.on_link(up),
-            (SampleKind::Signal(signal), Some(threshold_dbm)) if self.link_up => {
+            (SampleKind::Signal(signal), Some(threshold_dbm)) if !self.link_down => {
                 self.on_signal(now, f64::from(signal.rssi_dbm), threshold_dbm);
             }
             _ => {}
@@ -242,9 +216,7 @@ impl Assessor for Threshold {
     }
 
     fn advance(&mut self, now: Instant) {
-        let Some(threshold_dbm) = self.threshold_dbm else {
-            return;
-        };
+        let Some(threshold_dbm) = self.threshold_dbm else { return };
         if let Some(since) = self.below_since
             && now >= since + self.time_to_leave()
         {

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use super::stalls::MAX_SUBFLOWS;
-use super::{Assessor, Belief, Reason};
+use super::{Assessor, Belief, EXPIRY, Reason, check_is_due, push_recent};
 use crate::path::{Sample, SampleKind, Transport};
 use crate::time::{Duration, Instant};
 
@@ -39,9 +39,6 @@ const STARTS: usize = 4;
 const SILENT: Duration = Duration::from_millis(250);
 /// A path with nothing in flight for this long starts again.
 const IDLE: Duration = Duration::from_millis(1000);
-/// A subflow not observed for this long is gone; the interval of that check.
-const EXPIRY: Duration = Duration::from_secs(5);
-const EXPIRY_CHECK: Duration = Duration::from_secs(1);
 /// Payload of a full MPTCP segment, in bytes.
 const SEGMENT_BYTES: u64 = 1424;
 
@@ -51,8 +48,6 @@ const SEGMENT_BYTES: u64 = 1424;
 pub struct Rate {
     history: History,
     subflows: BTreeMap<(u32, SocketAddr), Subflow>,
-    /// Bytes queued on all of them together.
-    queued_bytes: u64,
     swept: Instant,
     belief: Belief,
     reason: Reason,
@@ -76,6 +71,7 @@ pub struct History {
     start: Option<u64>,
     /// Cost of the last starts, in s at full rate.
     start_costs_s: VecDeque<f64>,
+    /// On all subflows together.
     queued_bytes: u64,
     /// Minimum and latest RTT.
     rtt: Duration,
@@ -173,8 +169,7 @@ impl History {
 
     /// The highest rate remembered, in bytes/s.
     pub fn peak(&self) -> Option<f64> {
-        let rates = self.intervals.iter().map(|interval| interval.bytes_s);
-        rates.max_by(f64::total_cmp)
+        self.intervals.iter().map(|interval| interval.bytes_s).max_by(f64::total_cmp)
     }
 
     /// The minimum round-trip time remembered; zero if there is none.
@@ -213,16 +208,15 @@ impl History {
         self.queued_bytes
     }
 
-    fn record(&mut self, now: Instant, acked: u64, queued_bytes: u64, rtt: Duration) {
+    fn record(&mut self, now: Instant, acked: u64, rtt: Duration) {
         if now.since(self.sampled) >= SILENT {
             // This is a new subflow.
             (self.present, self.busy_since, self.start) = (None, None, None);
         }
         self.sampled = now;
-        self.queued_bytes = queued_bytes;
         self.latest_rtt = rtt;
         self.rtt = if self.rtt.is_zero() { rtt } else { self.rtt.min(rtt) };
-        let busy = queued_bytes > 0;
+        let busy = self.queued_bytes > 0;
         self.measure_start(now, acked, busy);
         if !busy {
             self.idle_at = now;
@@ -241,25 +235,16 @@ impl History {
         if length < INTERVAL {
             return;
         }
-        if self.recent.len() == RECENT {
-            self.recent.pop_front();
-        }
-        let idle = f64::from(present.idle) / f64::from(present.samples);
-        self.recent.push_back((present.bytes as f64 / length.as_secs_f64(), idle));
+        let bytes_s = present.bytes as f64 / length.as_secs_f64();
+        push_recent(&mut self.recent, RECENT, (bytes_s, f64::from(present.idle) / f64::from(present.samples)));
         if present.counts && length < INTERVAL * 2 {
-            if self.intervals.len() == INTERVALS {
-                self.intervals.pop_front();
-            }
-            let bytes_s = present.bytes as f64 / length.as_secs_f64();
-            self.intervals.push_back(Interval { bytes_s, rtt: present.rtt });
+            push_recent(&mut self.intervals, INTERVALS, Interval { bytes_s, rtt: present.rtt });
             self.counted = now;
             self.update_ratios();
         }
         self.present = Some(Present { began: now, bytes: 0, rtt, counts: busy && started, samples: 0, idle: 0 });
     }
-}
 
-impl History {
     fn measure_start(&mut self, now: Instant, acked: u64, busy: bool) {
         let Some(since) = self.busy_since else {
             if busy {
@@ -273,10 +258,7 @@ impl History {
             && let Some(bytes) = self.start.take()
             && let Some(rate) = self.mean_rate(0.0).filter(|rate| *rate > 0.0)
         {
-            if self.start_costs_s.len() == STARTS {
-                self.start_costs_s.pop_front();
-            }
-            self.start_costs_s.push_back((took.as_secs_f64() - bytes as f64 / rate).max(0.0));
+            push_recent(&mut self.start_costs_s, STARTS, (took.as_secs_f64() - bytes as f64 / rate).max(0.0));
         }
         if busy {
             self.busy = now;
@@ -288,7 +270,10 @@ impl History {
 
 impl Rate {
     fn watch(&mut self, now: Instant, transport: &Transport) {
-        self.sweep(now);
+        if check_is_due(&mut self.swept, now) {
+            self.subflows.retain(|_, subflow| now.since(subflow.observed) < EXPIRY);
+            self.history.queued_bytes = self.subflows.values().map(|subflow| subflow.queued_bytes).sum();
+        }
         let key = (transport.token, transport.peer);
         if self.subflows.len() >= MAX_SUBFLOWS && !self.subflows.contains_key(&key) {
             return;
@@ -297,19 +282,9 @@ impl Rate {
         // A subflow that was opened again counts from 0.
         let acked = transport.bytes_acked.checked_sub(subflow.bytes_acked).unwrap_or(transport.bytes_acked);
         let queued_bytes = u64::from(transport.unacked) * SEGMENT_BYTES + u64::from(transport.notsent_bytes);
-        self.queued_bytes = self.queued_bytes - subflow.queued_bytes + queued_bytes;
+        self.history.queued_bytes = self.history.queued_bytes - subflow.queued_bytes + queued_bytes;
         *subflow = Subflow { observed: now, bytes_acked: transport.bytes_acked, queued_bytes };
-        self.history.record(now, acked, self.queued_bytes, transport.rtt);
-    }
-
-    /// Discards what is queued on subflows that are gone.
-    fn sweep(&mut self, now: Instant) {
-        if now.since(self.swept) < EXPIRY_CHECK {
-            return;
-        }
-        self.swept = now;
-        self.subflows.retain(|_, subflow| now.since(subflow.observed) < EXPIRY);
-        self.queued_bytes = self.subflows.values().map(|subflow| subflow.queued_bytes).sum();
+        self.history.record(now, acked, transport.rtt);
     }
 }
 
@@ -318,10 +293,10 @@ impl Assessor for Rate {
         match &sample.kind {
             SampleKind::Transport(transport) => self.watch(now, transport),
             SampleKind::Link { up } => {
-                self.belief = if *up { Belief::Good } else { Belief::Lost };
-                let (rule, text) = if *up { ("rate.up", "up") } else { ("rate.down", "down") };
-                let text = alloc::format!("the interface is {text}");
-                self.reason = Reason { rule, text, ..Reason::default() };
+                (self.belief, self.reason) = match up {
+                    true => (Belief::Good, Reason::plain("rate.up", "the interface is up")),
+                    false => (Belief::Lost, Reason::plain("rate.down", "the interface is down")),
+                };
             }
             _ => {}
         }

@@ -28,7 +28,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
-use super::{Command, ConnectionSnapshot, Event, Notice, Refusal, Subflow, Token};
+use super::{Command, ConnectionSnapshot, Event, MeasuredSubflow, Notice, Refusal, Token};
 use crate::path::{PathId, PathSpec, PathState};
 use crate::time::{Duration, Instant};
 use crate::wanted::{ConnectionClass, Wanted};
@@ -57,7 +57,7 @@ const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 const MIN_WAIT: Duration = Duration::from_millis(1);
 
 /// The state machine.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Manager {
     paths: Paths,
     excluded: Vec<IpAddr>,
@@ -78,20 +78,7 @@ impl Manager {
     /// A manager of these paths (at most 16), all closed at first. `overlap` is how
     /// long two subflows carry data together before one is demoted.
     pub fn new(paths: Vec<PathSpec>, overlap: Duration) -> Manager {
-        Manager {
-            paths: Paths::new(paths, overlap),
-            excluded: Vec::new(),
-            connections: BTreeMap::new(),
-            queue: VecDeque::new(),
-            wakeups: BTreeSet::new(),
-            commands: Commands::new(),
-            budget: Budget::new(),
-            notices: VecDeque::new(),
-            foreign: 0,
-            left_out: 0,
-            waits_since: None,
-            peers: BTreeMap::new(),
-        }
+        Manager { paths: Paths { specs: paths, overlap, ..Paths::default() }, ..Manager::default() }
     }
 
     /// Excludes connections from these addresses, e.g. those inside a tunnel: a subflow
@@ -182,9 +169,10 @@ impl Manager {
                 self.with(token, |connection, plan| connection.opened(now, plan, subflow));
             }
             Event::SubflowClosed { token, subflow, .. } => {
-                let limit = self
-                    .with(token, |connection, plan| Some((connection.closed(now, plan, subflow)?, connection.peer()?)));
-                if let Some(Some((subflows, peer))) = limit {
+                let limit = |connection: &mut Connection, plan: Plan| {
+                    Some((connection.closed(now, plan, subflow)?, connection.peer()?))
+                };
+                if let Some((subflows, peer)) = self.with(token, limit).flatten() {
                     self.report_limit(peer, subflows);
                 }
             }
@@ -233,9 +221,8 @@ impl Manager {
         if self.paths.is_lost(path) && self.paths.wanted.state(class, path) != PathState::Backup {
             return;
         }
-        let mut out = Commands::new();
-        self.with(token, |connection, _| connection.abandon(now, token, path, remote, &mut out));
-        self.commands.append(&mut out);
+        let command = self.with(token, |connection, _| connection.abandon(now, token, path, remote));
+        self.commands.extend(command.flatten().map(|command| (path, command)));
     }
 
     /// The next command, and its path.
@@ -286,17 +273,10 @@ impl Manager {
         self.paths.path_of(local)
     }
 
-    /// True for a connection that this endpoint accepted.
-    pub fn is_accepted(&self, token: Token) -> bool {
-        self.connections.get(&token).is_some_and(|connection| connection.server_side)
-    }
-
     /// The subflows that carry information about their paths: not those whose address
     /// is gone.
-    pub fn subflows(&self) -> impl Iterator<Item = (Token, PathId, &Subflow)> {
-        self.connections.iter().flat_map(|(&token, connection)| {
-            connection.subflows(&self.paths).map(move |(path, subflow)| (token, path, subflow))
-        })
+    pub fn subflows(&self) -> impl Iterator<Item = MeasuredSubflow> {
+        self.connections.iter().flat_map(|(&token, connection)| connection.subflows(token, &self.paths))
     }
 
     /// Returns false if the connection is not to be managed.
@@ -314,9 +294,10 @@ impl Manager {
                 return false;
             }
             if self.connections.len() >= MAX_CONNECTIONS {
-                if established {
-                    self.leave_out();
+                if established && self.left_out == 0 {
+                    self.notify(Notice::TooMany);
                 }
+                self.left_out += u64::from(established);
                 return false;
             }
             self.connections.insert(token, Connection::new(remote, server_side));
@@ -324,14 +305,6 @@ impl Manager {
         }
         self.with(token, |connection, _| connection.established |= established);
         true
-    }
-
-    /// Counts a connection beyond the limit; the first is reported.
-    fn leave_out(&mut self) {
-        if self.left_out == 0 {
-            self.notify(Notice::TooMany);
-        }
-        self.left_out += 1;
     }
 
     fn forget(&mut self, now: Instant, token: Token) {
@@ -346,10 +319,9 @@ impl Manager {
 
     /// Leaves a connection to the in-kernel path manager.
     fn leave(&mut self, token: Token) {
-        let Some(connection) = self.connections.get_mut(&token) else { return };
-        if connection.is_foreign {
+        let Some(connection) = self.connections.get_mut(&token).filter(|connection| !connection.is_foreign) else {
             return;
-        }
+        };
         connection.leave();
         self.foreign += 1;
         self.commands.retain(|(_, command)| command.token() != token);

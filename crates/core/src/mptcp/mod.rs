@@ -8,6 +8,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 
+use crate::path::PathId;
+
 pub mod manager;
 
 /// A connection, by its local token (RFC 8684 §3.1).
@@ -32,6 +34,21 @@ pub struct Subflow {
     pub remote_id: AddressId,
     /// True if the subflow is a backup.
     pub backup: bool,
+}
+
+/// A subflow whose transport statistics describe its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeasuredSubflow {
+    /// Its connection.
+    pub token: Token,
+    /// Its path.
+    pub path: PathId,
+    /// Local address and port.
+    pub local: SocketAddr,
+    /// The peer's address and port.
+    pub remote: SocketAddr,
+    /// True if this endpoint accepted the connection.
+    pub accepted: bool,
 }
 
 /// A connection as found in the kernel's tables.

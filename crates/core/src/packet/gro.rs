@@ -169,9 +169,7 @@ impl Coalescer {
         let payload = packet.len() - segment.headers;
         let item = &mut self.items[place];
         item.segment = payload;
-        item.next = segment.sequence.wrapping_add(payload as u32);
-        item.id = u16::from_be_bytes([packet[4], packet[5]]);
-        item.psh = segment.protocol() == TCP && segment.flags & PSH != 0;
+        item.note_newest(segment, packet);
         if item.psh {
             return;
         }
@@ -203,14 +201,18 @@ impl Coalescer {
         }
         item.len += payload.len();
         item.segments += 1;
-        item.next = item.next.wrapping_add(payload.len() as u32);
-        item.id = u16::from_be_bytes([packet[4], packet[5]]);
-        item.psh = segment.protocol() == TCP && segment.flags & PSH != 0;
+        item.note_newest(segment, packet);
         true
     }
 }
 
 impl Item {
+    fn note_newest(&mut self, segment: &Segment, packet: &[u8]) {
+        self.next = segment.sequence.wrapping_add((packet.len() - segment.headers) as u32);
+        self.id = u16::from_be_bytes([packet[4], packet[5]]);
+        self.psh = segment.flags & PSH != 0;
+    }
+
     /// True after a short segment, PSH, or the maximum number of segments.
     fn is_complete(&self, newest: usize) -> bool {
         self.psh || newest < self.segment || self.segments == u16::MAX

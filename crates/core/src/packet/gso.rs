@@ -152,15 +152,10 @@ fn segment_frame(packet: &mut [u8], header: Header, mut each: impl FnMut(&mut [u
         let payload = first + number * segment;
         let end = (payload + segment).min(packet.len());
         let segment = &mut packet[payload - first..end];
-        template.write(segment, number, segment_place(number, count), header.segment);
+        template.write(segment, number, (number == 0, number + 1 == count), header.segment);
         each(segment);
     }
     Ok(())
-}
-
-/// Whether a segment is the first, the last, both or none.
-fn segment_place(number: usize, count: usize) -> (bool, bool) {
-    (number == 0, number + 1 == count)
 }
 
 impl Template {

@@ -4,8 +4,8 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Entry, Strategy, by_belief, threshold_of};
-use crate::allocate::{Allocator, Mode};
+use super::{Entry, Strategy, threshold_of};
+use crate::allocate::{Allocator, Mode, by_belief::ByBelief};
 use crate::assess::{Assessor, silence, threshold};
 use crate::path::{OnFade, PathSpec};
 
@@ -32,6 +32,6 @@ impl Strategy for Params {
     }
 
     fn allocator(&self, mode: Mode) -> Box<dyn Allocator + Send> {
-        by_belief(mode, OnFade::Backup)
+        Box::new(ByBelief { mode, on_fade: OnFade::Backup })
     }
 }

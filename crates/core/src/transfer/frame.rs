@@ -76,12 +76,12 @@ pub enum Outcome {
 }
 
 const OUTCOMES: [Outcome; 4] = [Outcome::Stored, Outcome::Differs, Outcome::Refused, Outcome::Partial];
-const ABANDONED: [Abandoned; 4] = [Abandoned::Late, Abandoned::Changed, Abandoned::Unreadable, Abandoned::Refused];
+pub(super) const ABANDONED: [Abandoned; 4] =
+    [Abandoned::Late, Abandoned::Changed, Abandoned::Unreadable, Abandoned::Refused];
 
 /// Appends an offer; the sender's engine cuts names to [`MAX_NAME_BYTES`].
 pub fn offer(into: &mut Vec<u8>, number: u32, size_bytes: u64, deadline_ms: u32, name: &str) {
-    into.push(OFFER);
-    into.extend(number.to_be_bytes());
+    begin(into, OFFER, number);
     into.extend(size_bytes.to_be_bytes());
     into.extend(deadline_ms.to_be_bytes());
     put_text(into, name);
@@ -89,29 +89,25 @@ pub fn offer(into: &mut Vec<u8>, number: u32, size_bytes: u64, deadline_ms: u32,
 
 /// Appends the header of a chunk; its bytes follow.
 pub fn data(into: &mut Vec<u8>, number: u32, length: u32) {
-    into.push(DATA);
-    into.extend(number.to_be_bytes());
+    begin(into, DATA, number);
     into.extend(length.to_be_bytes());
 }
 
 /// Appends an end with the digest of the whole object.
 pub fn end(into: &mut Vec<u8>, number: u32, digest: &[u8; DIGEST_BYTES]) {
-    into.push(END);
-    into.extend(number.to_be_bytes());
+    begin(into, END, number);
     into.extend(digest);
 }
 
 /// Appends an abandonment.
 pub fn abandon(into: &mut Vec<u8>, number: u32, why: Abandoned) {
-    into.push(ABANDON);
-    into.extend(number.to_be_bytes());
+    begin(into, ABANDON, number);
     into.push(code(&ABANDONED, why));
 }
 
 /// Appends a receipt; its text is cut to [`MAX_TEXT_BYTES`].
 pub fn receipt(into: &mut Vec<u8>, receipt: &Receipt) {
-    into.push(RECEIPT);
-    into.extend(receipt.number.to_be_bytes());
+    begin(into, RECEIPT, receipt.number);
     into.push(code(&OUTCOMES, receipt.outcome));
     into.extend(u32::try_from(receipt.waited.as_micros()).unwrap_or(u32::MAX).to_be_bytes());
     put_text(into, &receipt.text);
@@ -121,13 +117,12 @@ pub fn receipt(into: &mut Vec<u8>, receipt: &Receipt) {
 #[derive(Debug, Default)]
 pub struct Receipts {
     partial: Partial,
-    has_preface: bool,
 }
 
 impl Receipts {
     /// Whether the receiver's preface has arrived.
     pub fn is_greeted(&self) -> bool {
-        self.has_preface
+        self.partial.has_preface
     }
 
     /// Consumes `bytes` until a receipt is complete or no bytes are left.
@@ -135,23 +130,16 @@ impl Receipts {
     /// # Errors
     /// The stream is malformed; nothing after the fault can be read.
     pub fn take(&mut self, bytes: &mut &[u8]) -> Result<Option<Receipt>, Fault> {
-        if !self.has_preface {
-            self.has_preface = self.partial.read_preface(bytes)?;
-        }
-        if !self.has_preface || !self.partial.fill(bytes, 1) {
+        let partial = &mut self.partial;
+        if !partial.begin(bytes)? {
             return Ok(None);
         }
-        if self.partial.u8(0) != RECEIPT {
-            return Err(self.partial.fault("not a receipt"));
+        if partial.u8(0) != RECEIPT {
+            return Err(partial.fault("not a receipt"));
         }
-        if !self.partial.fill(bytes, RECEIPT_BYTES) {
+        if !partial.fill_with_text(bytes, RECEIPT_BYTES) {
             return Ok(None);
         }
-        let text_bytes = usize::from(self.partial.u8(RECEIPT_BYTES - 1));
-        if !self.partial.fill(bytes, RECEIPT_BYTES + text_bytes) {
-            return Ok(None);
-        }
-        let partial = &self.partial;
         let Some(outcome) = OUTCOMES.get(usize::from(partial.u8(5))).copied() else {
             return Err(partial.fault("a receipt with an unknown outcome"));
         };
@@ -161,7 +149,7 @@ impl Receipts {
             waited: Duration::from_micros(partial.u32(6).into()),
             text: partial.text(RECEIPT_BYTES).ok_or_else(|| partial.fault("a receipt whose text is not UTF-8"))?,
         };
-        self.partial.clear();
+        partial.clear();
         Ok(Some(receipt))
     }
 }
@@ -172,6 +160,7 @@ pub(super) struct Partial {
     bytes: Vec<u8>,
     /// Offset of the frame in the stream.
     pub(super) offset: u64,
+    pub(super) has_preface: bool,
 }
 
 impl Partial {
@@ -184,16 +173,25 @@ impl Partial {
         self.bytes.len() >= wanted
     }
 
-    /// True once the preface is complete. A wrong byte is detected at once.
-    pub(super) fn read_preface(&mut self, bytes: &mut &[u8]) -> Result<bool, Fault> {
-        let whole = self.fill(bytes, PREFACE.len());
-        if !PREFACE.starts_with(&self.bytes) {
-            return Err(self.fault("not a Crosslane transfer of version 1"));
+    /// Reads up to the end of a frame's header and of the text after it, whose length is the header's
+    /// last byte; true once they are complete.
+    pub(super) fn fill_with_text(&mut self, bytes: &mut &[u8], header_bytes: usize) -> bool {
+        self.fill(bytes, header_bytes) && self.fill(bytes, header_bytes + usize::from(self.u8(header_bytes - 1)))
+    }
+
+    /// True once a frame's first byte is read, after the preface. A wrong byte is detected at once.
+    pub(super) fn begin(&mut self, bytes: &mut &[u8]) -> Result<bool, Fault> {
+        if !self.has_preface {
+            let whole = self.fill(bytes, PREFACE.len());
+            if !PREFACE.starts_with(&self.bytes) {
+                return Err(self.fault("not a Crosslane transfer of version 1"));
+            }
+            if whole {
+                self.clear();
+            }
+            self.has_preface = whole;
         }
-        if whole {
-            self.clear();
-        }
-        Ok(whole)
+        Ok(self.has_preface && self.fill(bytes, 1))
     }
 
     /// Discards the frame, which has been read.
@@ -228,12 +226,13 @@ impl Partial {
     }
 }
 
-pub(super) fn why_abandoned(code: u8) -> Option<Abandoned> {
-    ABANDONED.get(usize::from(code)).copied()
-}
-
 fn code<T: PartialEq>(all: &[T], value: T) -> u8 {
     all.iter().position(|other| *other == value).unwrap_or(0) as u8
+}
+
+fn begin(into: &mut Vec<u8>, kind: u8, number: u32) {
+    into.push(kind);
+    into.extend(number.to_be_bytes());
 }
 
 /// Appends a length and a text, cut at a character boundary.

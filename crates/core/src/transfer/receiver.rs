@@ -51,7 +51,6 @@ pub enum Event<'a> {
 #[derive(Debug, Default)]
 pub struct Receiver {
     partial: Partial,
-    has_preface: bool,
     /// Missing bytes of each object begun.
     begun: BTreeMap<u32, u64>,
     /// The current chunk: its object, and its missing bytes.
@@ -68,33 +67,37 @@ impl Receiver {
             if let Some((number, missing)) = self.chunk {
                 return Ok(self.take_data(number, missing, bytes));
             }
-            if !self.has_preface {
-                self.has_preface = self.partial.read_preface(bytes)?;
-            }
-            if !self.has_preface || !self.partial.fill(bytes, 1) {
+            if !self.partial.begin(bytes)? {
                 return Ok(None);
             }
-            let event = match self.partial.u8(0) {
-                frame::OFFER => self.offer(bytes)?,
-                frame::DATA if !self.partial.fill(bytes, DATA_BYTES) => return Ok(None),
-                frame::DATA => {
-                    self.begin_chunk()?;
-                    continue;
-                }
-                frame::END => self.end(bytes)?,
-                frame::ABANDON => self.abandon(bytes)?,
+            let kind = self.partial.u8(0);
+            let is_complete = match kind {
+                frame::OFFER => self.partial.fill_with_text(bytes, OFFER_BYTES),
+                frame::DATA => self.partial.fill(bytes, DATA_BYTES),
+                frame::END => self.partial.fill(bytes, END_BYTES),
+                frame::ABANDON => self.partial.fill(bytes, ABANDON_BYTES),
                 other => return Err(self.partial.fault(format!("a frame of unknown type {other}"))),
             };
-            if event.is_some() {
-                self.partial.clear();
+            if !is_complete {
+                return Ok(None);
             }
-            return Ok(event);
+            let number = self.partial.u32(1);
+            let event = match kind {
+                frame::OFFER => Some(self.offer(number)?),
+                frame::DATA => self.begin_chunk(number)?,
+                frame::END => Some(self.end(number)?),
+                _ => Some(self.abandon(number)?),
+            };
+            self.partial.clear();
+            if event.is_some() {
+                return Ok(event);
+            }
         }
     }
 
     /// Whether the sender's preface has arrived.
     pub fn is_greeted(&self) -> bool {
-        self.has_preface
+        self.partial.has_preface
     }
 
     /// Whether no object is open and no frame is incomplete: a stream may end here.
@@ -115,15 +118,8 @@ impl Receiver {
         Some(Event::Data { number, bytes: now })
     }
 
-    fn offer<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fault> {
-        if !self.partial.fill(bytes, OFFER_BYTES) {
-            return Ok(None);
-        }
-        let name_bytes = usize::from(self.partial.u8(OFFER_BYTES - 1));
-        if !self.partial.fill(bytes, OFFER_BYTES + name_bytes) {
-            return Ok(None);
-        }
-        let (number, size_bytes) = (self.partial.u32(1), self.partial.u64(5));
+    fn offer<'a>(&mut self, number: u32) -> Result<Event<'a>, Fault> {
+        let size_bytes = self.partial.u64(5);
         let name = self.partial.text(OFFER_BYTES).filter(|name| is_file_name(name));
         let Some(name) = name else { return Err(self.partial.fault("an object whose name is not a file name")) };
         if self.begun.contains_key(&number) {
@@ -133,11 +129,12 @@ impl Receiver {
             return Err(self.partial.fault(format!("more than {MAX_BEGUN} objects begun and not ended")));
         }
         self.begun.insert(number, size_bytes);
-        Ok(Some(Event::Offer { number, size_bytes, deadline_ms: self.partial.u32(13), name }))
+        Ok(Event::Offer { number, size_bytes, deadline_ms: self.partial.u32(13), name })
     }
 
-    fn begin_chunk(&mut self) -> Result<(), Fault> {
-        let (number, length) = (self.partial.u32(1), self.partial.u32(5));
+    /// Its bytes are the next events.
+    fn begin_chunk<'a>(&mut self, number: u32) -> Result<Option<Event<'a>>, Fault> {
+        let length = self.partial.u32(5);
         match self.begun.get_mut(&number) {
             None => Err(self.partial.fault(format!("data of object {number}, which is not open"))),
             Some(missing) if *missing < u64::from(length) => {
@@ -146,33 +143,24 @@ impl Receiver {
             Some(missing) => {
                 *missing -= u64::from(length);
                 self.chunk = (length > 0).then_some((number, length));
-                self.partial.clear();
-                Ok(())
+                Ok(None)
             }
         }
     }
 
-    fn end<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fault> {
-        if !self.partial.fill(bytes, END_BYTES) {
-            return Ok(None);
-        }
-        let number = self.partial.u32(1);
+    fn end<'a>(&mut self, number: u32) -> Result<Event<'a>, Fault> {
         if self.begun.remove(&number) != Some(0) {
             return Err(self.partial.fault(format!("the end of object {number} before all of its data")));
         }
         let mut digest = [0; DIGEST_BYTES];
         digest.copy_from_slice(self.partial.tail(5));
-        Ok(Some(Event::End { number, digest }))
+        Ok(Event::End { number, digest })
     }
 
-    fn abandon<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fault> {
-        if !self.partial.fill(bytes, ABANDON_BYTES) {
-            return Ok(None);
-        }
-        let number = self.partial.u32(1);
-        let why = frame::why_abandoned(self.partial.u8(5));
+    fn abandon<'a>(&mut self, number: u32) -> Result<Event<'a>, Fault> {
+        let why = frame::ABANDONED.get(usize::from(self.partial.u8(5)));
         match why.filter(|_| self.begun.remove(&number).is_some()) {
-            Some(why) => Ok(Some(Event::Abandon { number, why })),
+            Some(&why) => Ok(Event::Abandon { number, why }),
             None => Err(self.partial.fault(format!("an abandonment of object {number}, which is not open"))),
         }
     }

@@ -39,7 +39,7 @@ pub enum Write {
 }
 
 /// The engine of the sending end.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Sender {
     late: Late,
     /// Open objects, the earliest deadline first.
@@ -92,16 +92,7 @@ struct Chunk {
 impl Sender {
     /// A sender at the start of the stream.
     pub fn new(late: Late) -> Sender {
-        Sender {
-            late,
-            open: Vec::new(),
-            next_number: 0,
-            chunks: VecDeque::new(),
-            written: 0,
-            acked: 0,
-            backlog: None,
-            changed: false,
-        }
+        Sender { late, ..Sender::default() }
     }
 
     /// Adds an object generated at `start` and returns its number; `None` while [`MAX_OPEN`] are open.
@@ -111,8 +102,7 @@ impl Sender {
         }
         let number = self.next_number;
         self.next_number += 1;
-        let name_bytes = name.len().min(MAX_NAME_BYTES) as u64;
-        let state = State::Waiting;
+        let (name_bytes, state) = (name.len().min(MAX_NAME_BYTES) as u64, State::Waiting);
         let index = self.open.partition_point(|other| due(other.deadline) <= due(deadline));
         self.open.insert(index, Open { number, size, name_bytes, start, deadline, written: 0, acked: 0, state });
         self.changed = true;
@@ -126,12 +116,12 @@ impl Sender {
 
     /// Abandons an object; false if it is not open, or completely written.
     pub fn abandon(&mut self, number: u32, why: Abandoned) -> bool {
-        let Some(open) = self.open.iter_mut().find(|open| open.number == number) else { return false };
-        match open.state {
-            State::Waiting | State::Offered => self.close(number, why),
-            State::Written | State::Abandoned(_) => return false,
+        let may_close = |open: &Open| open.number == number && matches!(open.state, State::Waiting | State::Offered);
+        let closes = self.open.iter().any(may_close);
+        if closes {
+            self.close(number, why);
         }
-        true
+        closes
     }
 
     /// Sets the maximum number of bytes written and not acknowledged; `None`: no limit.
@@ -159,9 +149,8 @@ impl Sender {
         if self.late == Late::Continue {
             return None;
         }
-        let late = |open: &&Open| open.deadline.is_some_and(|deadline| deadline <= now);
-        let past = self.open.iter().filter(late).find(|open| !matches!(open.state, State::Abandoned(_)))?;
-        let (number, state) = (past.number, past.state);
+        let is_past = |open: &&Open| open.deadline.is_some_and(|deadline| deadline <= now);
+        let &Open { number, state, .. } = self.active().find(is_past)?;
         if state == State::Written {
             self.open.retain(|open| open.number != number);
             self.changed = true;
@@ -178,9 +167,9 @@ impl Sender {
 
     /// What to write now, and its length with all frames in bytes; `None` if nothing may be written.
     pub fn poll(&mut self) -> Option<(Write, u64)> {
-        if let Some(index) = self.open.iter().position(|open| matches!(open.state, State::Abandoned(_))) {
-            let Open { number, state, .. } = self.open.remove(index);
-            if let State::Abandoned(why) = state {
+        for index in 0..self.open.len() {
+            if let Open { number, state: State::Abandoned(why), .. } = self.open[index] {
+                self.open.remove(index);
                 self.written += ABANDON_BYTES as u64;
                 return Some((Write::Abandon { number, why }, ABANDON_BYTES as u64));
             }

@@ -54,14 +54,6 @@ impl Mode {
             Mode::PerFlow => "per-flow",
         }
     }
-
-    pub(super) fn code(self) -> u8 {
-        self as u8
-    }
-
-    pub(super) fn of_code(code: u8) -> Option<Mode> {
-        Mode::ALL.into_iter().find(|mode| mode.code() == code)
-    }
 }
 
 impl Choice for Mode {

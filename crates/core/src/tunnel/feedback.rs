@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::paths::{Path, Paths};
+use super::paths::Paths;
 use super::send_path::Liveness;
 use crate::path::{PathId, PathState};
 use crate::time::{Duration, Instant};
@@ -11,28 +11,6 @@ use crate::time::{Duration, Instant};
 const MIN_SECOND_INTERVAL: Duration = Duration::from_millis(10);
 /// Number of reports after which another path is the second.
 const REPORTS_PER_TURN: u8 = 8;
-
-/// Preference of a path for reports; the least is used.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct ReportRank {
-    is_not_up: bool,
-    is_not_active: bool,
-    liveness: Liveness,
-    rtt: Duration,
-    path: PathId,
-}
-
-impl ReportRank {
-    fn of<P>((path, Path { sender, .. }): (PathId, &Path<P>)) -> ReportRank {
-        ReportRank {
-            is_not_up: sender.liveness() != Liveness::Up,
-            is_not_active: sender.wanted_state != PathState::Active,
-            liveness: sender.liveness(),
-            rtt: sender.rtt.smoothed(),
-            path,
-        }
-    }
-}
 
 /// Chooses the paths of reports.
 #[derive(Debug, Default)]
@@ -46,15 +24,19 @@ impl ReportPaths {
     /// second path in rotation, so that feedback never depends on one path for long.
     pub(super) fn choose<P>(&mut self, now: Instant, paths: &Paths<P>) -> impl Iterator<Item = PathId> + use<P> {
         self.reports = self.reports.wrapping_add(1);
-        let mut ranked: Vec<_> = paths.iter().filter(|(_, path)| path.sender.is_open()).map(ReportRank::of).collect();
-        ranked.sort_unstable();
+        let open = paths.iter().map(|(id, path)| (id, &path.sender)).filter(|(_, sender)| sender.is_open());
+        let mut ranked: Vec<_> = open.collect();
+        ranked.sort_unstable_by_key(|(id, sender)| {
+            let (liveness, is_active) = (sender.liveness(), sender.wanted_state == PathState::Active);
+            (liveness != Liveness::Up, !is_active, liveness, sender.rtt.smoothed(), *id)
+        });
         let others = ranked.len().max(2) - 1;
         let second = ranked.get(usize::from(self.reports / REPORTS_PER_TURN) % others + 1);
-        let second = second.filter(|_| now.since(self.last_second) >= MIN_SECOND_INTERVAL).map(|second| second.path);
+        let second = second.filter(|_| now.since(self.last_second) >= MIN_SECOND_INTERVAL).map(|(id, _)| *id);
         if second.is_some() {
             self.last_second = now;
         }
-        ranked.first().map(|first| first.path).into_iter().chain(second)
+        ranked.first().map(|(id, _)| *id).into_iter().chain(second)
     }
 }
 

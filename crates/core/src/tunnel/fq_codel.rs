@@ -47,8 +47,10 @@ pub(super) struct Queue<P> {
     new_flows: VecDeque<u8>,
     old_flows: VecDeque<u8>,
     packets: usize,
-    bytes: u64,
-    dropped: u64,
+    /// Queued bytes.
+    pub bytes: u64,
+    /// Number of dropped packets.
+    pub dropped: u64,
     /// The packet taken from its flow that waits for room on a path; it counts in no sum.
     head: Option<Queued<P>>,
 }
@@ -101,18 +103,11 @@ impl<P> Queue<P> {
 
     /// Drops the oldest packet of the flow with the most bytes.
     pub(super) fn shed(&mut self) {
-        if let Some(largest) = self.slots.iter_mut().max_by_key(|slot| slot.bytes)
-            && let Some(shed) = largest.pop()
-        {
+        if let Some(shed) = self.slots.iter_mut().max_by_key(|slot| slot.bytes).and_then(Slot::pop) {
             self.packets -= 1;
             self.bytes -= u64::from(shed.bytes);
             self.dropped += 1;
         }
-    }
-
-    /// Queued bytes.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     /// Drops packets queued for too long, and frees the unused memory of empty queues.
@@ -129,11 +124,6 @@ impl<P> Queue<P> {
                 slot.waiting.shrink_to_fit();
             }
         }
-    }
-
-    /// Number of dropped packets.
-    pub(super) fn dropped(&self) -> u64 {
-        self.dropped
     }
 
     #[cfg(test)]
@@ -200,8 +190,7 @@ impl<P> Slot<P> {
         let pop = || {
             let packet: Queued<P> = waiting.pop_front()?;
             *bytes -= u64::from(packet.bytes);
-            let arrived = packet.arrived;
-            Some(Taken { packet, arrived, backlog_bytes: *bytes })
+            Some(Taken { arrived: packet.arrived, packet, backlog_bytes: *bytes })
         };
         let taken = state.take(codel, now, pop, drop)?;
         self.deficit -= i64::from(taken.bytes);
@@ -257,7 +246,7 @@ mod tests {
             taken += u64::from(queue.take(Instant::from_millis(t), ALLOWED).is_some());
         }
         assert_eq!(taken, 3000);
-        assert!((20..2000).contains(&queue.dropped()), "{}", queue.dropped());
+        assert!((20..2000).contains(&queue.dropped), "{}", queue.dropped);
         (0..20_000).for_each(|_| push(&mut queue, 3000, 7, 100, 0));
         assert!(queue.packets <= MAX_PACKETS);
         while queue.take(Instant::from_millis(3001), ALLOWED).is_some() {}
@@ -268,19 +257,19 @@ mod tests {
     fn the_queue_is_limited_in_bytes_and_expires() {
         let mut queue = Queue::new();
         (0..8000).for_each(|number| push(&mut queue, number, number as u8, 9000, 0));
-        assert!(queue.bytes() <= MAX_BYTES && queue.bytes() + 9000 > MAX_BYTES, "{}", queue.bytes());
-        let before = queue.bytes();
+        assert!(queue.bytes <= MAX_BYTES && queue.bytes + 9000 > MAX_BYTES, "{}", queue.bytes);
+        let before = queue.bytes;
         queue.shed();
-        assert_eq!(queue.bytes(), before - 9000);
+        assert_eq!(queue.bytes, before - 9000);
         queue.expire(Instant::from_millis(7990) + MAX_WAIT);
-        assert_eq!((queue.bytes(), queue.packets), (9 * 9000 + 9000, 10));
+        assert_eq!((queue.bytes, queue.packets), (9 * 9000 + 9000, 10));
         queue.expire(Instant::from_millis(8000) + MAX_WAIT);
-        assert!(queue.is_empty() && queue.bytes() == 0);
+        assert!(queue.is_empty() && queue.bytes == 0);
         assert!(queue.slots.iter().all(|slot| slot.waiting.capacity() == 0 && slot.bytes == 0));
         assert!(queue.take(Instant::from_millis(20_000), ALLOWED).is_none());
         push(&mut queue, 20_000, 7, 100, 1);
         assert_eq!(queue.take(Instant::from_millis(20_000), ALLOWED).map(|taken| taken.packet), Some(1));
-        assert_eq!(queue.bytes(), 0);
+        assert_eq!(queue.bytes, 0);
     }
 
     #[test]
@@ -292,7 +281,7 @@ mod tests {
         assert_eq!((head(&mut queue, 1), head(&mut queue, 1)), (Some(7), Some(7)));
         push(&mut queue, 1, 2, 100, 8);
         queue.expire(Instant::from_millis(1) + MAX_WAIT);
-        assert_eq!((head(&mut queue, 1), queue.dropped()), (Some(8), 0));
+        assert_eq!((head(&mut queue, 1), queue.dropped), (Some(8), 0));
         assert_eq!(queue.take_head().map(|head| head.packet), Some(8));
         assert_eq!(head(&mut queue, 1), None);
     }

@@ -120,17 +120,17 @@ impl<P: Clone> Tunnel<P> {
 
     /// Number of packets dropped after queueing for too long.
     pub fn dropped(&self) -> u64 {
-        self.queue.dropped()
+        self.queue.dropped
     }
 
     /// Number of packets delivered after later packets of their flow.
     pub fn late(&self) -> u64 {
-        self.reorder.late()
+        self.reorder.late
     }
 
     /// Bytes queued for a path.
     pub fn waiting_bytes(&self) -> u64 {
-        self.queue.bytes()
+        self.queue.bytes
     }
 
     /// Drops one queued packet: the oldest of the flow with the most bytes.
@@ -143,19 +143,19 @@ impl<P: Clone> Tunnel<P> {
     pub fn expire(&mut self, now: Instant) {
         self.queue.expire(now);
         self.retransmits.expire(now);
-        self.paths.iter_mut().for_each(|(_, path)| path.sender.release_memory());
+        self.paths.iter_mut().for_each(|(_, path)| path.sender.in_flight.release_memory());
     }
 
     /// Enables path MTU discovery by probes of up to `max_datagram_bytes` (outer IP header included). To be
     /// called before a path is added.
     pub fn probe_mtu_up_to(&mut self, max_datagram_bytes: u32) {
-        self.paths.probe_mtu_up_to(max_datagram_bytes);
+        self.paths.max_datagram_bytes = Some(max_datagram_bytes);
     }
 
     /// The longest datagram confirmed on a path, in bytes, outer IP header included; a longer one may be
     /// fragmented. `None` without path MTU discovery, or if the path is not present.
     pub fn passes_bytes(&self, path: PathId) -> Option<u32> {
-        Some(self.paths.get(path)?.sender.mtu.as_ref()?.passes())
+        Some(self.paths.get(path)?.sender.mtu.as_ref()?.passes)
     }
 
     /// The longest datagram that every usable path carries; `None` without path MTU discovery or path.
@@ -166,7 +166,7 @@ impl<P: Clone> Tunnel<P> {
     /// The next packet to deliver. Like [`poll`](Engine::poll), for drivers that deliver and send in two
     /// threads.
     pub fn poll_delivery(&mut self) -> Option<P> {
-        self.reorder.poll()
+        self.reorder.ready.pop_front()
     }
 
     /// The next packet or message to send, or event: the other half of [`poll`](Engine::poll).
@@ -179,10 +179,10 @@ impl<P: Clone> Tunnel<P> {
                 self.advance(now);
             }
         }
-        if self.outbox.is_empty() {
+        if self.outbox.outputs.is_empty() {
             self.transmit(now);
         }
-        self.outbox.pop()
+        self.outbox.outputs.pop_front()
     }
 
     /// When [`advance`](Self::advance) is due.
@@ -196,35 +196,29 @@ impl<P: Clone> Tunnel<P> {
         self.reorder.advance(now, self.paths.active_paths(self.peer.retransmits));
         let state = TunnelState {
             is_idle: now.since(self.last_busy) > IDLE_AFTER,
-            delay_difference: self.paths.possible_delay_difference(),
+            delay_difference: self.paths.delay_difference(SendPath::is_open),
         };
         let wants_trains = wants_trains(self.mode, &self.paths);
         let up = self.paths.senders().filter(|sender| sender.liveness() == Liveness::Up).count();
-        let (mut probes, mut mtu_probes, mut trains) = (PathSet::default(), Vec::new(), PathSet::default());
         for (id, path) in self.paths.iter_mut() {
             let has_other_path = up > usize::from(path.sender.liveness() == Liveness::Up);
             self.retransmits.push_lost(now, path.sender.advance(now, state, has_other_path));
-            if path.sender.wants_probe(now) {
-                probes.insert(id);
-            }
-            mtu_probes.extend(path.sender.mtu_probe(now).map(|size| (id, size)));
-            if wants_trains && path.sender.wants_train() {
-                trains.insert(id);
-            }
             if path.take_change() {
                 let (liveness, reason) = (path.sender.liveness(), path.sender.reason().clone());
-                self.outbox.push(Output::Changed { path: id, liveness, reason });
+                self.outbox.outputs.push_back(Output::Changed { path: id, liveness, reason });
             }
         }
         let header = self.header();
-        for id in probes.iter() {
-            self.paths.get_mut(id).into_iter().for_each(|path| self.outbox.probe(now, id, path, header));
+        for (id, path) in self.paths.iter_mut().filter(|(_, path)| path.sender.wants_probe(now)) {
+            self.outbox.probe(now, id, path, header);
         }
-        for (id, size) in mtu_probes {
-            self.paths.get_mut(id).into_iter().for_each(|path| self.outbox.mtu_probe(now, id, path, header, size));
+        for (id, path) in self.paths.iter_mut() {
+            if let Some(size) = path.sender.mtu_probe(now) {
+                self.outbox.mtu_probe(now, id, path, header, size);
+            }
         }
-        for id in trains.iter() {
-            self.paths.get_mut(id).into_iter().for_each(|path| self.outbox.train(now, id, path, header));
+        for (id, path) in self.paths.iter_mut().filter(|(_, path)| wants_trains && path.sender.wants_train()) {
+            self.outbox.train(now, id, path, header);
         }
         self.scheduler.update_primary(self.mode, &self.paths);
         if self.paths.report_due().is_some_and(|at| now >= at) {
@@ -236,14 +230,15 @@ impl<P: Clone> Tunnel<P> {
     fn transmit(&mut self, now: Instant) {
         if let Some(&Retransmittable { bytes, flow, .. }) = self.retransmits.front(now) {
             if let Some(path) = self.choose(now, flow, bytes, now, false).iter().next()
-                && let Some(copy) = self.retransmits.pop()
+                && let Some(copy) = self.retransmits.packets.pop_front()
             {
                 self.send_on(now, path, &copy);
             }
             return;
         }
         let paths = &self.paths;
-        let delays = || PathDelays { rtt: paths.min_rtt(), delay_difference: paths.delay_difference() };
+        let delays =
+            || PathDelays { rtt: paths.min_rtt(), delay_difference: paths.delay_difference(SendPath::is_used) };
         let Some(&Queued { bytes, flow, arrived, bulk, .. }) = self.queue.head(now, delays) else {
             return self.scheduler.note_idle(now, &mut self.paths);
         };
@@ -268,7 +263,7 @@ impl<P: Clone> Tunnel<P> {
         let is_kept = self.keeps_copies();
         let Some(at) = self.paths.get_mut(path) else { return };
         self.outbox.packet(now, path, at, copy, is_kept);
-        at.sender.note_carried(now);
+        at.sender.last_carried = now;
     }
 
     /// Sends copies on recovering paths, which must show that they deliver.
@@ -295,7 +290,7 @@ impl<P: Clone> Tunnel<P> {
         let paths = self.paths.report(now);
         let message = self.header().message(Body::Report { peer_epoch: self.peer.epoch(), paths });
         for path in self.report_paths.choose(now, &self.paths) {
-            self.outbox.push(Output::Message { path, number: None, message: message.clone() });
+            self.outbox.outputs.push_back(Output::Message { path, number: None, message: message.clone() });
         }
     }
 
@@ -354,7 +349,7 @@ impl<P: Clone> Tunnel<P> {
     fn on_peer_restart(&mut self, now: Instant) {
         self.reorder = ReorderBuffer::after_sender_restart(now);
         self.paths.on_peer_restart(now);
-        self.retransmits.clear();
+        self.retransmits.packets.clear();
     }
 }
 
@@ -370,7 +365,7 @@ impl<P: Clone> Engine for Tunnel<P> {
                 self.queue.push(Queued { flow, bytes, bulk, arrived: now, packet });
             }
             Input::Arrived { key, number, bytes, packet } => self.on_packet(now, key, number, bytes, packet),
-            Input::Keyless(packet) => self.reorder.deliver_unordered(packet),
+            Input::Keyless(packet) => self.reorder.ready.push_back(packet),
             Input::Message { path, number, message } => self.on_message(now, path, number, message),
             Input::Present(path, true) => self.paths.add(now, path),
             Input::Present(path, false) => self.retransmits.push_lost(now, self.paths.remove(path)),
@@ -392,7 +387,7 @@ impl<P: Clone> Engine for Tunnel<P> {
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        self.due().into_iter().chain(self.scheduler.retry_at()).min()
+        self.due().into_iter().chain(self.scheduler.retry_at).min()
     }
 }
 

@@ -32,7 +32,7 @@ impl Header {
 /// Outputs that the driver has not taken yet.
 #[derive(Debug)]
 pub(super) struct Outbox<P> {
-    outputs: VecDeque<Output<P>>,
+    pub outputs: VecDeque<Output<P>>,
     overhead_bytes: u32,
 }
 
@@ -40,18 +40,6 @@ impl<P: Clone> Outbox<P> {
     /// No outputs; the overhead is that of a GRE packet on the wire, in bytes.
     pub(super) fn new(overhead_bytes: u32) -> Outbox<P> {
         Outbox { outputs: VecDeque::new(), overhead_bytes }
-    }
-
-    pub(super) fn push(&mut self, output: Output<P>) {
-        self.outputs.push_back(output);
-    }
-
-    pub(super) fn pop(&mut self) -> Option<Output<P>> {
-        self.outputs.pop_front()
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.outputs.is_empty()
     }
 
     /// Length of a numbered packet of `bytes` as a datagram on the wire, in bytes.
@@ -84,7 +72,7 @@ impl<P: Clone> Outbox<P> {
     pub(super) fn mtu_probe(&mut self, now: Instant, id: PathId, path: &mut Path<P>, header: Header, size: u32) {
         let length = u16::try_from(size.saturating_sub(self.wire_bytes(0))).unwrap_or(u16::MAX);
         self.numbered(now, id, path, header.message(Body::MtuProbe(length.max(PROBE_BYTES as u16 + 1))));
-        path.sender.note_mtu_probe();
+        path.sender.in_flight.mark_mtu_probe();
         self.probe(now, id, path, header);
     }
 

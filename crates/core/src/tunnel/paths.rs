@@ -43,7 +43,7 @@ pub struct PathStats {
 }
 
 /// Some of the paths.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct PathSet(u16);
 
 impl PathSet {
@@ -55,10 +55,6 @@ impl PathSet {
             rest &= rest - 1;
             Some(path)
         })
-    }
-
-    pub(super) fn insert(&mut self, path: PathId) {
-        self.0 |= 1 << path.0;
     }
 
     pub(super) fn is_empty(self) -> bool {
@@ -96,8 +92,8 @@ pub(super) struct Paths<P> {
     /// Next path sequence number of each path that is not present.
     next_numbers: [u64; MAX_PATHS],
     wanted_states: [PathState; MAX_PATHS],
-    /// Longest datagram on the wire, in bytes. `None`: no path MTU discovery.
-    max_datagram_bytes: Option<u32>,
+    /// Longest datagram on the wire of the paths added from now on, in bytes. `None`: no path MTU discovery.
+    pub max_datagram_bytes: Option<u32>,
     pub order: PathOrder,
 }
 
@@ -138,8 +134,8 @@ impl<P> Paths<P> {
             wanted_state: sender.wanted_state,
             liveness: sender.liveness(),
             reason: sender.reason().clone(),
-            rate_bit_s: sender.rate_bytes_s().map(|rate| rate * 8.0),
-            rtt: sender.rtt.min(),
+            rate_bit_s: sender.rate.bytes_s().map(|rate| rate * 8.0),
+            rtt: sender.rtt.min,
             loss: sender.counts.recent_loss,
             sent_bytes: sender.counts.sent_bytes,
             delivered: sender.counts.delivered,
@@ -167,7 +163,7 @@ impl<P> Paths<P> {
             return VecDeque::new();
         };
         self.next_numbers[usize::from(path.0)] = removed.sender.next_number();
-        removed.sender.take_in_flight()
+        removed.sender.in_flight.take_copies()
     }
 
     /// Sets the wanted states of the first paths, present or not; the peer is informed at once.
@@ -213,23 +209,17 @@ impl<P> Paths<P> {
 
     /// The report on all paths that is sent now.
     pub(super) fn report(&mut self, now: Instant) -> Vec<PathReport> {
-        let paths = self.present.iter_mut().enumerate();
-        let paths = paths.filter_map(|(index, path)| Some((PathId(index as u8), path.as_mut()?)));
-        let report = |(id, path): (PathId, &mut Path<P>)| {
-            path.receiver.report(now, id, path.sender.wanted_state, self.order.rank(id))
+        let report = |(path, id): (&mut Option<Path<P>>, PathId)| {
+            let Path { sender, receiver, .. } = path.as_mut()?;
+            receiver.report(now, id, sender.wanted_state, self.order.rank(id))
         };
-        paths.filter_map(report).collect()
-    }
-
-    /// Probes the paths added from now on for an MTU of up to this many bytes.
-    pub(super) fn probe_mtu_up_to(&mut self, max_datagram_bytes: u32) {
-        self.max_datagram_bytes = Some(max_datagram_bytes);
+        self.present.iter_mut().zip((0..).map(PathId)).filter_map(report).collect()
     }
 
     /// The longest datagram that every usable path carries.
     pub(super) fn passes_all_bytes(&self) -> Option<u32> {
         let used = self.senders().filter(|sender| sender.is_open() && sender.liveness() != Liveness::Down);
-        used.filter_map(|sender| sender.mtu.as_ref()).map(PathMtu::settled).min()
+        used.filter_map(|sender| Some(sender.mtu.as_ref()?.settled)).min()
     }
 
     /// The paths on which packets of the peer may arrive.
@@ -251,38 +241,29 @@ impl<P> Paths<P> {
 
     /// Minimum RTT of the lowest-delay active path; without one, of any path.
     pub(super) fn min_rtt(&self) -> Duration {
-        let min = self.senders().filter(|sender| sender.is_used()).filter_map(|sender| sender.rtt.min()).min();
-        min.or_else(|| self.senders().filter_map(|sender| sender.rtt.min()).min()).unwrap_or_default()
+        let min = self.senders().filter(|sender| sender.is_used()).filter_map(|sender| sender.rtt.min).min();
+        min.or_else(|| self.senders().filter_map(|sender| sender.rtt.min).min()).unwrap_or_default()
     }
 
-    /// Delay difference of the active paths: the queueing time allowed in addition.
-    pub(super) fn delay_difference(&self) -> Duration {
-        self.delay_difference_of(SendPath::is_used)
-    }
-
-    /// Delay difference of all paths that are not closed.
-    pub(super) fn possible_delay_difference(&self) -> Duration {
-        self.delay_difference_of(SendPath::is_open)
-    }
-
-    fn delay_difference_of(&self, counts: impl Fn(&SendPath<P>) -> bool) -> Duration {
+    /// Delay difference of the paths that count.
+    pub(super) fn delay_difference(&self, counts: impl Fn(&SendPath<P>) -> bool) -> Duration {
         let reference = self.reference_delay();
         let delays = self.senders().filter(|sender| counts(sender));
-        let delays = delays.filter_map(|sender| Some(sender.one_way_delay()?.minus_us(reference)));
+        let delays = delays.filter_map(|sender| Some(sender.one_way_delay?.minus_us(reference)));
         let (low, high) = delays.fold((i64::MAX, i64::MIN), |(low, high), us| (low.min(us), high.max(us)));
         Duration::from_micros(high.saturating_sub(low).clamp(0, MAX_DELAY_DIFFERENCE_US) as u64)
     }
 
     /// Reference for one-way delays: that of any path.
     pub(super) fn reference_delay(&self) -> OneWayDelay {
-        self.senders().find_map(SendPath::one_way_delay).unwrap_or_default()
+        self.senders().find_map(|sender| sender.one_way_delay).unwrap_or_default()
     }
 
     /// Records that there is nothing to send.
     pub(super) fn note_idle(&mut self, now: Instant) {
         for (_, path) in self.iter_mut() {
             if path.sender.has_cwnd_room() {
-                path.sender.note_idle(now);
+                path.sender.rate.idle = now;
             }
         }
     }

@@ -10,6 +10,7 @@
 
 use super::Mode;
 use super::paths::{NEGLIGIBLE_DELAY_US, Paths};
+use super::send_path::SendPath;
 use crate::path::PathId;
 
 /// Minimum ratio of a path's rate to that of the lowest-delay path to become primary. To stay primary it
@@ -32,7 +33,7 @@ pub(super) fn primary_path<P>(mode: Mode, paths: &Paths<P>, current: Option<Path
     let reference = paths.reference_delay();
     let rated = || {
         paths.iter().filter(|(_, path)| path.sender.is_used()).filter_map(|(id, path)| {
-            let delay_us = path.sender.one_way_delay()?.minus_us(reference);
+            let delay_us = path.sender.one_way_delay?.minus_us(reference);
             Some(RatedPath { path: id, delay_us, rate: path.sender.estimated_bytes_s() })
         })
     };
@@ -47,5 +48,5 @@ pub(super) fn primary_path<P>(mode: Mode, paths: &Paths<P>, current: Option<Path
 
 /// Whether the rates of the paths are to be estimated by packet trains.
 pub(super) fn wants_trains<P>(mode: Mode, paths: &Paths<P>) -> bool {
-    mode == Mode::Aggregate && paths.delay_difference().as_micros() as i64 > NEGLIGIBLE_DELAY_US
+    mode == Mode::Aggregate && paths.delay_difference(SendPath::is_used).as_micros() as i64 > NEGLIGIBLE_DELAY_US
 }

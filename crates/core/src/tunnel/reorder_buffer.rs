@@ -47,12 +47,14 @@ pub(super) struct ReorderBuffer<P> {
     flows: Vec<Flow<P>>,
     /// Flows with held packets.
     waiting: Vec<u8>,
-    ready: VecDeque<P>,
+    /// Packets to deliver, in order.
+    pub ready: VecDeque<P>,
     held: usize,
     timeout: ReorderTimeout,
     /// Whether the peer retransmits lost packets.
     retransmits: bool,
-    late: u64,
+    /// Number of packets delivered after later ones of their flow.
+    pub late: u64,
     /// Until when old sequence numbers may come from a previous instance of the sender.
     restart_grace_until: Instant,
 }
@@ -96,21 +98,6 @@ impl<P> ReorderBuffer<P> {
     /// State after a restart of the sender; packets of its previous instance may still arrive.
     pub(super) fn after_sender_restart(now: Instant) -> ReorderBuffer<P> {
         ReorderBuffer { restart_grace_until: now + RESTART_GRACE, ..ReorderBuffer::new() }
-    }
-
-    /// The next packet to deliver.
-    pub(super) fn poll(&mut self) -> Option<P> {
-        self.ready.pop_front()
-    }
-
-    /// Number of packets delivered after later ones of their flow.
-    pub(super) fn late(&self) -> u64 {
-        self.late
-    }
-
-    /// Delivers a packet without sequence number.
-    pub(super) fn deliver_unordered(&mut self, packet: P) {
-        self.ready.push_back(packet);
     }
 
     /// Accepts a packet; false for a duplicate.
@@ -206,7 +193,8 @@ impl<P> ReorderBuffer<P> {
             if up_to <= flow.next {
                 return;
             }
-            flow.abandon_until(up_to);
+            flow.note_abandoned((flow.next, up_to));
+            flow.next = up_to;
         }
     }
 }
@@ -224,11 +212,6 @@ impl<P> Flow<P> {
     fn passed_by_all(&self, paths: u16) -> u64 {
         let used = self.passed.iter().enumerate().filter(|(path, _)| paths & 1 << path != 0);
         used.map(|(_, passed)| passed.saturating_sub(1)).min().unwrap_or(self.next)
-    }
-
-    fn abandon_until(&mut self, until: u64) {
-        self.note_abandoned((self.next, until));
-        self.next = until;
     }
 
     fn note_abandoned(&mut self, range: (u64, u64)) {

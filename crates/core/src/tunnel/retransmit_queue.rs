@@ -39,7 +39,7 @@ impl<P> Retransmittable<P> {
 /// The queue, in order of detected loss.
 #[derive(Debug)]
 pub(super) struct RetransmitQueue<P> {
-    packets: VecDeque<Retransmittable<P>>,
+    pub packets: VecDeque<Retransmittable<P>>,
 }
 
 impl<P> RetransmitQueue<P> {
@@ -64,26 +64,12 @@ impl<P> RetransmitQueue<P> {
         self.packets.front()
     }
 
-    /// Takes the next packet.
-    pub(super) fn pop(&mut self) -> Option<Retransmittable<P>> {
-        self.packets.pop_front()
-    }
-
     /// Drops packets that are too old, and frees the memory of an empty queue.
     pub(super) fn expire(&mut self, now: Instant) {
         self.packets.retain(|copy| copy.until > now);
         if self.packets.is_empty() {
             self.packets.shrink_to_fit();
         }
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.packets.clear();
-    }
-
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.packets.len()
     }
 }
 
@@ -106,10 +92,10 @@ mod tests {
         let mut queue = RetransmitQueue::new();
         queue.push_lost(at(30), [copy(1), copy(2)]);
         assert_eq!(queue.front(at(269)).map(|copy| copy.packet), Some(1));
-        assert_eq!(queue.pop().map(|copy| copy.packet), Some(1));
+        assert_eq!(queue.packets.pop_front().map(|copy| copy.packet), Some(1));
         assert!(queue.front(at(270)).is_none());
         queue.push_lost(at(270), [copy(3)]);
-        assert_eq!(queue.len(), 0);
+        assert_eq!(queue.packets.len(), 0);
     }
 
     #[test]
@@ -117,20 +103,20 @@ mod tests {
         let mut queue = RetransmitQueue::new();
         queue.push_lost(at(30), (0..100).map(copy));
         queue.expire(at(269));
-        assert_eq!(queue.len(), 100);
+        assert_eq!(queue.packets.len(), 100);
         queue.expire(at(270));
-        assert_eq!((queue.len(), queue.packets.capacity()), (0, 0));
+        assert_eq!((queue.packets.len(), queue.packets.capacity()), (0, 0));
     }
 
     #[test]
     fn the_queue_and_the_retransmissions_of_a_packet_are_limited() {
         let mut queue = RetransmitQueue::new();
         queue.push_lost(at(30), (0..MAX_PACKETS as u32 + 100).map(copy));
-        assert_eq!(queue.len(), MAX_PACKETS);
-        queue.clear();
+        assert_eq!(queue.packets.len(), MAX_PACKETS);
+        queue.packets.clear();
         queue.push_lost(at(30), [copy(1)]);
         let mut times = 0;
-        while let Some(copy) = queue.pop() {
+        while let Some(copy) = queue.packets.pop_front() {
             times += 1;
             queue.push_lost(at(30), [copy]);
         }

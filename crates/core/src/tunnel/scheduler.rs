@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 
 use super::Mode;
-use super::paths::{NEGLIGIBLE_DELAY_US, PathSet, Paths};
+use super::paths::{NEGLIGIBLE_DELAY_US, Path, PathSet, Paths};
 use super::primary_path::primary_path;
-use super::send_path::Liveness;
+use super::send_path::{Liveness, SendPath};
 use super::wire::control_message::MAX_PATHS;
 use crate::path::{PathId, PathState};
 use crate::time::{Duration, Instant};
@@ -32,36 +32,10 @@ pub(super) struct Head {
 }
 
 /// Class of a path; of those present, only the paths of the least class carry packets. Without a path that
-/// is up, a backup counts as one step worse than an active path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum PathClass {
-    ActiveUp,
-    BackupUp,
-    ActiveUnknown,
-    ActiveRecoveringOrBackupUnknown,
-    ActiveProbingOrBackupRecovering,
-    ActiveDownOrBackupProbing,
-    BackupDown,
-}
-
-impl PathClass {
-    /// The class; `None` for a closed path.
-    fn of(wanted_state: PathState, liveness: Liveness) -> Option<PathClass> {
-        let is_active = match wanted_state {
-            PathState::Closed => return None,
-            PathState::Backup => false,
-            PathState::Active => true,
-        };
-        Some(match (liveness, is_active) {
-            (Liveness::Up, true) => PathClass::ActiveUp,
-            (Liveness::Up, false) => PathClass::BackupUp,
-            (Liveness::Unknown, true) => PathClass::ActiveUnknown,
-            (Liveness::Recovering, true) | (Liveness::Unknown, false) => PathClass::ActiveRecoveringOrBackupUnknown,
-            (Liveness::Probing, true) | (Liveness::Recovering, false) => PathClass::ActiveProbingOrBackupRecovering,
-            (Liveness::Down, true) | (Liveness::Probing, false) => PathClass::ActiveDownOrBackupProbing,
-            (Liveness::Down, false) => PathClass::BackupDown,
-        })
-    }
+/// is up, a backup counts as one step worse than an active path. `None` for a closed path.
+fn class<P>(sender: &SendPath<P>) -> Option<(bool, u8)> {
+    let (liveness, is_backup) = (sender.liveness(), sender.wanted_state == PathState::Backup);
+    sender.is_open().then_some((liveness != Liveness::Up, liveness as u8 + u8::from(is_backup)))
 }
 
 /// A path that may carry a packet.
@@ -89,7 +63,7 @@ pub(super) struct Scheduler {
     /// The primary path of bulk flows, if it is not the lowest-delay path.
     primary: Option<PathId>,
     /// When to try again to send a packet that found no room.
-    retry_at: Option<Instant>,
+    pub retry_at: Option<Instant>,
     /// The candidates of the last packet; their memory is reused.
     candidates: Vec<Candidate>,
 }
@@ -116,11 +90,6 @@ impl Scheduler {
         self.primary
     }
 
-    /// When to try again to send a packet that found no room.
-    pub(super) fn retry_at(&self) -> Option<Instant> {
-        self.retry_at
-    }
-
     /// The paths on which to send a packet now; none if it has to wait.
     pub(super) fn choose<P>(&mut self, now: Instant, mode: Mode, paths: &mut Paths<P>, head: Head) -> PathSet {
         let mut candidates = core::mem::take(&mut self.candidates);
@@ -140,11 +109,12 @@ impl Scheduler {
         self.retry_at = None;
         if chosen.is_empty() && !candidates.is_empty() {
             let overflow = (mode == Mode::CheapestFirst).then_some(head.arrived + OVERFLOW_AFTER);
-            self.retry_at = next_attempt(now, &candidates, overflow);
+            let paced = candidates.iter().filter(|path| path.has_cwnd_room).map(|path| path.paced_to);
+            self.retry_at = paced.chain(overflow).filter(|at| *at > now).min();
             // A path that was offered too little shows nothing about its rate.
             for free in candidates.iter().filter(|candidate| candidate.is_free(now)) {
                 if let Some(path) = paths.get_mut(free.path) {
-                    path.sender.note_idle(now);
+                    path.sender.rate.idle = now;
                 }
             }
         }
@@ -203,32 +173,17 @@ impl Scheduler {
 /// Finds the paths that may carry: those of the best class.
 fn find_candidates<P>(paths: &Paths<P>, wire_bytes: u32, candidates: &mut Vec<Candidate>) {
     let reference = paths.reference_delay();
-    let mut best = PathClass::BackupDown;
+    let best = paths.senders().filter_map(class).min();
     candidates.clear();
-    for (id, path) in paths.iter() {
-        let sender = &path.sender;
-        let class = PathClass::of(sender.wanted_state, sender.liveness());
-        let Some(class) = class.filter(|class| *class <= best) else { continue };
-        if class < best {
-            best = class;
-            candidates.clear();
-        }
-        candidates.push(Candidate {
-            path: id,
-            rank: paths.order.rank(id),
-            expected_arrival_us: sender.expected_arrival_us(wire_bytes, reference),
-            has_cwnd_room: sender.has_cwnd_room(),
-            has_room_for_copies: sender.has_room_for_copies(),
-            paced_to: sender.paced_to(),
-        });
-    }
-}
-
-/// The time of the next attempt: pacing allows a path to send, or the packet has waited long enough to
-/// overflow.
-fn next_attempt(now: Instant, candidates: &[Candidate], overflow: Option<Instant>) -> Option<Instant> {
-    let paced = candidates.iter().filter(|candidate| candidate.has_cwnd_room).map(|candidate| candidate.paced_to);
-    paced.chain(overflow).filter(|at| *at > now).min()
+    let of_best_class = paths.iter().filter(|(_, path)| best.is_some() && class(&path.sender) == best);
+    candidates.extend(of_best_class.map(|(id, Path { sender, .. })| Candidate {
+        path: id,
+        rank: paths.order.rank(id),
+        expected_arrival_us: sender.expected_arrival_us(wire_bytes, reference),
+        has_cwnd_room: sender.has_cwnd_room(),
+        has_room_for_copies: sender.has_room_for_copies(),
+        paced_to: sender.paced_to(),
+    }));
 }
 
 /// How much later a packet may arrive on `path` than on the first path, in µs. Its successors wait for it in
@@ -236,10 +191,10 @@ fn next_attempt(now: Instant, candidates: &[Candidate], overflow: Option<Instant
 /// path busy for the difference plus one RTT, or plus two if `path` is lossy, for a retransmission.
 fn max_later_us<P>(paths: &Paths<P>, first: PathId, path: PathId, backlog_bytes: u64) -> i64 {
     let first = paths.get(first).map(|path| &path.sender);
-    let rtt = first.and_then(|first| first.rtt.min()).unwrap_or_default();
+    let rtt = first.and_then(|first| first.rtt.min).unwrap_or_default();
     let is_lossy = paths.get(path).is_some_and(|path| path.sender.counts.recent_loss > LOSSY_PATH);
     let spare = if is_lossy { rtt * 2 + LOSS_DETECTION } else { rtt };
-    let rate = first.and_then(|first| first.rate_bytes_s());
+    let rate = first.and_then(|first| first.rate.bytes_s());
     let wait_us = rate.map_or(0, |rate| (backlog_bytes as f64 / rate * 1e6) as i64);
     (wait_us - spare.as_micros() as i64).max(NEGLIGIBLE_DELAY_US)
 }

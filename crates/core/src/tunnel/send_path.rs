@@ -47,16 +47,16 @@ pub(super) struct SendPath<P> {
     /// `None`: no path MTU discovery.
     pub mtu: Option<PathMtu>,
     pub counts: PacketCounts,
-    in_flight: InFlight<P>,
-    rate: DeliveryRate,
+    pub in_flight: InFlight<P>,
+    pub rate: DeliveryRate,
     train: PacketTrain,
     /// One-way delay without a queue.
-    one_way_delay: Option<OneWayDelay>,
+    pub one_way_delay: Option<OneWayDelay>,
     cwnd: Cwnd,
     pacer: Pacer,
     liveness: LivenessMonitor,
     /// When it last carried a packet that no other path carried too.
-    last_carried: Instant,
+    pub last_carried: Instant,
 }
 
 impl<P> SendPath<P> {
@@ -86,7 +86,7 @@ impl<P> SendPath<P> {
     /// The next path sequence number. The peer continues its count, so a path that is added again continues
     /// here.
     pub(super) fn next_number(&self) -> u64 {
-        self.in_flight.next_number()
+        self.in_flight.next
     }
 
     /// Records a packet that is sent now and returns its path sequence number; `copy` is kept for
@@ -106,18 +106,13 @@ impl<P> SendPath<P> {
         self.mtu.as_mut().filter(|_| can_probe)?.probe(now)
     }
 
-    /// Marks the packet sent last as a path MTU probe.
-    pub(super) fn note_mtu_probe(&mut self) {
-        self.in_flight.mark_mtu_probe();
-    }
-
     pub(super) fn liveness(&self) -> Liveness {
-        self.liveness.liveness()
+        self.liveness.liveness
     }
 
     /// The reason for its liveness, one sentence.
     pub(super) fn reason(&self) -> &String {
-        self.liveness.reason()
+        &self.liveness.reason
     }
 
     /// Whether it is active or a backup.
@@ -128,11 +123,6 @@ impl<P> SendPath<P> {
     /// Whether it is active and up.
     pub(super) fn is_used(&self) -> bool {
         self.wanted_state == PathState::Active && self.liveness() == Liveness::Up
-    }
-
-    /// Records that it carried a packet that no other path carries too.
-    pub(super) fn note_carried(&mut self, now: Instant) {
-        self.last_carried = now;
     }
 
     fn cwnd_bytes(&self) -> f64 {
@@ -157,7 +147,7 @@ impl<P> SendPath<P> {
 
     /// Bytes in flight.
     pub(super) fn bytes_in_flight(&self) -> u64 {
-        self.in_flight.bytes()
+        self.in_flight.bytes
     }
 
     /// When pacing allows the next packet.
@@ -168,25 +158,15 @@ impl<P> SendPath<P> {
     /// Records that the window limited sending.
     pub(super) fn note_full(&mut self, now: Instant) {
         self.cwnd.note_full();
-        self.rate.note_limited(now);
-    }
-
-    /// Records that there was less to send than the window allowed.
-    pub(super) fn note_idle(&mut self, now: Instant) {
-        self.rate.note_idle(now);
+        self.rate.limited = now;
     }
 
     /// Expected arrival of a packet of `bytes` sent now, in µs, relative to the one-way delay `reference`.
     pub(super) fn expected_arrival_us(&self, bytes: u32, reference: OneWayDelay) -> i64 {
         let delay_us = self.one_way_delay.map_or(0, |one_way_delay| one_way_delay.minus_us(reference));
-        let Some((rate, min_rtt)) = self.estimated_bytes_s().zip(self.rtt.min()) else { return delay_us };
+        let Some((rate, min_rtt)) = self.estimated_bytes_s().zip(self.rtt.min) else { return delay_us };
         let ahead_s = (self.bytes_in_flight() as f64 / rate - (min_rtt + FEEDBACK_DELAY).as_secs_f64()).max(0.0);
         delay_us + ((ahead_s + f64::from(bytes) / rate) * 1e6) as i64
-    }
-
-    /// Delivery rate, in bytes/s.
-    pub(super) fn rate_bytes_s(&self) -> Option<f64> {
-        self.rate.bytes_s()
     }
 
     /// The delivery rate, or the packet train's estimate until it is known, in bytes/s.
@@ -207,31 +187,16 @@ impl<P> SendPath<P> {
         self.train = PacketTrain::InFlight { first, last: first + u64::from(TRAIN_PACKETS) - 1, first_mark: None };
     }
 
-    /// One-way delay without a queue.
-    pub(super) fn one_way_delay(&self) -> Option<OneWayDelay> {
-        self.one_way_delay
-    }
-
-    /// Takes the kept copies of the packets in flight, for retransmission on another path.
-    pub(super) fn take_in_flight(&mut self) -> VecDeque<Retransmittable<P>> {
-        self.in_flight.take_copies()
-    }
-
-    /// Frees the unused memory of the list of packets in flight.
-    pub(super) fn release_memory(&mut self) {
-        self.in_flight.release_memory();
-    }
-
     /// The measurements as a sample of connection `token`; `None` before any feedback.
     pub(super) fn sample(&self, path: PathId, token: u32) -> Option<Sample> {
-        self.rtt.min()?;
+        self.rtt.min?;
         let transport = Transport {
             token,
             peer: Transport::NO_PEER,
             accepted: false,
             backup: false,
             rtt: self.rtt.smoothed(),
-            rttvar: self.rtt.variation(),
+            rttvar: self.rtt.variation,
             unacked: 0,
             delivered: self.counts.delivered as u32,
             bytes_acked: self.counts.acknowledged_bytes,
@@ -240,8 +205,8 @@ impl<P> SendPath<P> {
             lost: 0,
             retransmitted: 0,
             cwnd: 0,
-            min_rtt: self.rtt.min(),
-            delivery_bit_s: self.rate_bytes_s().map(|rate| (rate * 8.0) as u64),
+            min_rtt: self.rtt.min,
+            delivery_bit_s: self.rate.bytes_s().map(|rate| (rate * 8.0) as u64),
         };
         Some(Sample { path, kind: SampleKind::Transport(transport) })
     }
@@ -250,15 +215,12 @@ impl<P> SendPath<P> {
     pub(super) fn on_report(&mut self, now: Instant, report: &PathReport) -> VecDeque<Retransmittable<P>> {
         let mut lost = VecDeque::new();
         let Some(covered) = self.in_flight.covered_by(report.highest) else { return lost };
-        let is_missing = |number: u64| {
-            let inside = |&(first, length): &(u32, u16)| (number as u32).wrapping_sub(first) < u32::from(length);
-            report.missing.iter().any(inside)
-        };
         let is_window_used = self.cwnd.note_use(self.bytes_in_flight(), &self.rate, &self.rtt);
         let mut newest = None;
         for number in covered {
             let Some(packet) = self.in_flight.pop_oldest() else { break };
-            let is_lost = !report.missing.is_empty() && is_missing(number);
+            let inside = |&(first, length): &(u32, u16)| (number as u32).wrapping_sub(first) < u32::from(length);
+            let is_lost = report.missing.iter().any(inside);
             if !self.is_of_the_path(now, &packet, is_lost) {
                 continue;
             }
@@ -296,7 +258,7 @@ impl<P> SendPath<P> {
         let rtt = feedback::rtt(now, sent, report);
         self.rtt.note(now, rtt);
         self.cwnd.on_rtt(rtt);
-        let min_rtt = self.rtt.min().unwrap_or(rtt);
+        let min_rtt = self.rtt.min.unwrap_or(rtt);
         // Queueing delay is assumed to be in the sending direction.
         let unqueued = OneWayDelay::of(report, sent, rtt.saturating_sub(min_rtt));
         self.one_way_delay = Some(self.one_way_delay.map_or(unqueued, |old| old.toward(unqueued)));
@@ -325,8 +287,13 @@ impl<P> SendPath<P> {
         self.cwnd.restart_slow_start();
     }
 
-    fn observed(&self) -> Observed<'_> {
-        observed(&self.rtt, &self.in_flight, self.wanted_state)
+    fn observed(&self) -> Observed {
+        Observed {
+            rtt: self.rtt,
+            oldest_sent: self.in_flight.oldest_sent(),
+            last_sent: self.in_flight.last_sent,
+            is_closed: !self.is_open(),
+        }
     }
 
     /// Updates the liveness at `now`; returns packets to retransmit on another path, if there is one.
@@ -341,10 +308,9 @@ impl<P> SendPath<P> {
             self.forget_rate();
             self.last_carried = now;
         }
-        let observed = observed(&self.rtt, &self.in_flight, self.wanted_state);
-        let transition = self.liveness.advance(now, tunnel, &observed);
+        let transition = self.liveness.advance(now, tunnel, &self.observed());
         let to_retransmit =
-            if transition.is_some() && has_other_path { self.take_in_flight() } else { VecDeque::new() };
+            if transition.is_some() && has_other_path { self.in_flight.take_copies() } else { VecDeque::new() };
         self.follow(transition);
         to_retransmit
     }
@@ -356,20 +322,11 @@ impl<P> SendPath<P> {
 
     /// Records that a probe was sent.
     pub(super) fn on_probe_sent(&mut self) {
-        self.liveness.on_probe_sent();
+        self.liveness.probe_wanted = false;
     }
 
     /// When [`advance`](Self::advance) or a probe is due.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         self.liveness.next_wakeup(&self.observed())
-    }
-}
-
-fn observed<'a, P>(rtt: &'a Rtt, in_flight: &InFlight<P>, wanted_state: PathState) -> Observed<'a> {
-    Observed {
-        rtt,
-        oldest_sent: in_flight.oldest_sent(),
-        last_sent: in_flight.last_sent(),
-        is_closed: wanted_state == PathState::Closed,
     }
 }

@@ -9,13 +9,12 @@ use super::config::Config;
 use crate::error::{Error, Result};
 use crate::netlink::diag::{Connection, Diag, SubflowInfo};
 use crate::netlink::path_manager::{self, CommandSocket};
-use crate::netlink::{self, CommandError, EventError, Stream, TcpState};
+use crate::netlink::{self, CommandError, Stream, TcpState};
 
-/// Sockets of the kernel's MPTCP.
 pub struct Mptcp {
     commands: CommandSocket,
     pub diag: Diag,
-    events: Stream<Event>,
+    pub events: Stream<Event>,
     /// Local and remote address of subflows that were destroyed and are still to be reset.
     destroyed: VecDeque<(SocketAddr, SocketAddr)>,
 }
@@ -37,7 +36,6 @@ impl Mptcp {
         }))
     }
 
-    /// Carries out a command.
     pub fn carry_out(&mut self, command: &Command) -> std::result::Result<(), CommandError> {
         self.commands.send(command)?;
         if let Command::DestroySubflow { local, remote, .. } = *command {
@@ -53,14 +51,6 @@ impl Mptcp {
         // Best effort: the subflow is destroyed even if the kernel cannot reset its socket.
         drop(self.diag.reset_destroyed(local, remote));
         true
-    }
-}
-
-/// The kernel's next event; pends forever without MPTCP.
-pub async fn event(mptcp: Option<&mut Mptcp>) -> std::result::Result<Event, EventError> {
-    match mptcp {
-        Some(mptcp) => mptcp.events.next().await,
-        None => std::future::pending().await,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The agent's configuration file, the same on a vehicle and in a drive.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,6 +19,8 @@ use crate::text_file;
 use crate::tunnel::config::TunnelConfig;
 
 mod checks;
+
+use checks::Complaint;
 
 /// The contents of the file.
 #[derive(Debug, Deserialize)]
@@ -178,62 +180,61 @@ pub fn from_table(attempt: &str, table: &toml::Table) -> Result<Config> {
 struct Fault {
     line: usize,
     cause: String,
-    remedy: String,
+    remedy: &'static str,
 }
 
 fn parse(text: &str) -> Result<Config, Fault> {
     let (text, renamed) = renew(text);
-    let line_at = |place: usize| text.bytes().take(place).filter(|byte| *byte == b'\n').count() + 1;
-    let fault =
-        |place: usize, cause: String, remedy: &str| Fault { line: line_at(place), cause, remedy: remedy.into() };
-    let mut config: Config = toml::from_str(&text).map_err(|error| {
+    let mut config = read_checked(&text).map_err(|(place, cause, remedy)| {
+        let before = text.bytes().take(place).filter(|byte| *byte == b'\n').count();
+        Fault { line: before + 1, cause, remedy }
+    })?;
+    config.renamed = renamed;
+    Ok(config)
+}
+
+fn read_checked(text: &str) -> Result<Config, Complaint> {
+    let mut config: Config = toml::from_str(text).map_err(|error| {
         let place = error.span().map_or(0, |span| span.start);
-        fault(place, error.message().replace('\n', " "), "see docs/reference/agent-config.md for the keys")
+        (place, error.message().replace('\n', " "), "see docs/reference/agent-config.md for the keys")
     })?;
     if let Some(tunnel) = &config.tunnel {
         let at = |place: usize| if place == 0 { tunnel.span().start } else { place };
         let checked = tunnel.get_ref().check(config.paths.len());
-        checked.map_err(|(place, cause, remedy)| fault(at(place), cause, remedy))?;
+        checked.map_err(|(place, cause, remedy)| (at(place), cause, remedy))?;
     }
     let is_gateway = config.tunnel.as_ref().is_some_and(|tunnel| tunnel.get_ref().listen.is_some());
     match &config.strategy_table {
         Some(table) => {
             config.strategy = Some(read_strategy(table.get_ref()).map_err(|cause| {
                 let remedy = "see docs/reference/strategies.md for the strategies and their parameters";
-                fault(table.span().start, cause, remedy)
+                (table.span().start, cause, remedy)
             })?);
         }
         None if is_gateway => {}
-        None => return Err(fault(0, "there is no [strategy]".into(), "add one, as name = \"threshold\"")),
+        None => return Err((0, "there is no [strategy]".into(), "add one, as name = \"threshold\"")),
     }
     if (config.paths.is_empty() && !is_gateway) || config.paths.len() > MAX_PATHS {
-        return Err(fault(0, format!("{} paths", config.paths.len()), "give between 1 and 16 [[path]] sections"));
+        return Err((0, format!("{} paths", config.paths.len()), "give between 1 and 16 [[path]] sections"));
     }
-    let mut names = BTreeMap::new();
+    let mut names = BTreeSet::new();
     for path in &config.paths {
         let (place, path) = (path.span().start, path.get_ref());
-        if names.insert(path.name.clone(), ()).is_some() {
-            return Err(fault(
-                place,
-                format!("path {:?} is defined twice", path.name),
-                "give each path a different name",
-            ));
+        if !names.insert(&path.name) {
+            return Err((place, format!("path {:?} is defined twice", path.name), "give each path a different name"));
         }
         if path.interface().len() > 15 || path.interface().is_empty() {
             let cause = format!("{:?} is no interface name", path.interface());
-            return Err(fault(place, cause, "give `interface` a name of 1 to 15 bytes"));
+            return Err((place, cause, "give `interface` a name of 1 to 15 bytes"));
         }
     }
-    if let Some(unknown) = config.service.prefer.iter().find(|name| !names.contains_key(name.get_ref())) {
+    if let Some(unknown) = config.service.prefer.iter().find(|name| !names.contains(name.get_ref())) {
         let cause = format!("`prefer` names {:?}, which is no path", unknown.get_ref());
-        return Err(fault(unknown.span().start, cause, "name paths of this file"));
+        return Err((unknown.span().start, cause, "name paths of this file"));
     }
-    checks::ranges(&config)
-        .and_then(|()| checks::observe(&config))
-        .and_then(|()| checks::demands(&config))
-        .and_then(|()| checks::costs(&config))
-        .map_err(|(place, cause, remedy)| fault(place, cause, remedy))?;
-    config.renamed = renamed;
+    for check in [checks::ranges, checks::observe, checks::demands, checks::costs] {
+        check(&config)?;
+    }
     Ok(config)
 }
 

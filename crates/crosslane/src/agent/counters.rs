@@ -21,7 +21,6 @@ pub struct InterfaceCounters {
 }
 
 impl InterfaceCounters {
-    /// The counters of the interfaces that a configuration names.
     pub fn open(config: &Config) -> InterfaceCounters {
         InterfaceCounters {
             table: File::open("/proc/thread-self/net/dev").ok(),

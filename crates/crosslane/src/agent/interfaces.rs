@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use crosslane_core::actuator::Event;
 use crosslane_core::agent::Input;
 use crosslane_core::path::{PathId, Sample, SampleKind};
+use toml::Spanned;
 
 use super::config::Config;
 use crate::netlink::links::Notice;
@@ -32,17 +33,15 @@ struct Interface {
 }
 
 impl Interfaces {
-    /// The interfaces of a configuration, none of them present yet.
     pub fn new(config: &Config) -> Interfaces {
-        let wanted = |path: &super::config::PathConfig| Wanted { name: path.interface().into(), address: path.address };
-        let wanted = config.paths.iter().map(|path| wanted(path.get_ref())).collect();
-        Interfaces { wanted, present: BTreeMap::new() }
+        let paths = config.paths.iter().map(Spanned::get_ref);
+        let wanted = paths.map(|path| Wanted { name: path.interface().into(), address: path.address });
+        Interfaces { wanted: wanted.collect(), present: BTreeMap::new() }
     }
 
     /// The engine's inputs for a notice.
     pub fn notice(&mut self, notice: &Notice) -> Vec<Input> {
-        let path = self.update(notice);
-        let Some(path) = path else { return Vec::new() };
+        let Some(path) = self.update(notice) else { return Vec::new() };
         match notice {
             Notice::Link(_) => Vec::from([self.address(path), self.link(path)]),
             Notice::Address(_) => Vec::from([self.address(path)]),
@@ -119,10 +118,8 @@ impl Interfaces {
     }
 
     fn of(&self, path: PathId) -> Option<(u32, &Interface)> {
-        let mut interfaces = self.present.iter();
-        interfaces
-            .find(|(_, interface)| interface.path == Some(path))
-            .map(|(&if_index, interface)| (if_index, interface))
+        let mut interfaces = self.present.iter().map(|(&if_index, interface)| (if_index, interface));
+        interfaces.find(|(_, interface)| interface.path == Some(path))
     }
 
     fn address(&self, path: PathId) -> Input {

@@ -32,17 +32,11 @@ pub struct Journal {
     names: Vec<String>,
     to: Sink,
     name: String,
-    buffered: Vec<BufferedOutput>,
+    /// Outputs of the agent, with their time and the kernel's error if it refused one.
+    buffered: Vec<(Instant, Output, Option<String>)>,
     limit: Limit,
     faults: u64,
     broken: bool,
-}
-
-/// An output of the agent, its time, and the kernel's error if the kernel refused it.
-struct BufferedOutput {
-    at: Instant,
-    output: Output,
-    error: Option<String>,
 }
 
 impl Journal {
@@ -54,7 +48,7 @@ impl Journal {
                 let max_bytes = u64::from(*config.log.events_max_mb.get_ref()) * 1_000_000;
                 (Sink::file(file, max_bytes), name)
             }
-            None => (Sink::standard(), "standard output".into()),
+            None => (Sink::default(), "standard output".into()),
         };
         let names = config.paths.iter().map(|path| path.get_ref().name.clone()).collect();
         let limit = Limit::new(clock.now());
@@ -67,16 +61,14 @@ impl Journal {
     /// Buffers an output of the agent and the result of a command. [`Journal::flush`] writes it
     /// when no command waits; so does the next line of another kind.
     pub fn output(&mut self, output: Output, error: Option<&CommandError>) {
-        let at = self.clock.now();
-        self.buffered.push(BufferedOutput { at, output, error: error.map(ToString::to_string) });
+        self.buffered.push((self.clock.now(), output, error.map(ToString::to_string)));
         if self.buffered.len() >= MAX_BUFFERED {
             self.flush();
         }
     }
 
-    /// Writes the buffered outputs.
     pub fn flush(&mut self) {
-        for BufferedOutput { at, output, error } in std::mem::take(&mut self.buffered) {
+        for (at, output, error) in std::mem::take(&mut self.buffered) {
             let error = error.as_ref().map(|error| error as &dyn std::fmt::Display);
             let line = events::agent_event(at, &output, error, &self.names);
             self.write_limited(&line);
@@ -87,18 +79,14 @@ impl Journal {
     pub fn tunnel(&mut self, change: &Change) {
         let path = path_name(&self.names, change.path);
         let liveness = change.liveness.name();
-        self.write_event(
-            "tunnel",
-            json!({ "peer": change.peer, "path": path, "liveness": liveness, "reason": change.reason }),
-        );
+        let fields = json!({ "peer": change.peer, "path": path, "liveness": liveness, "reason": change.reason });
+        self.write_event("tunnel", fields);
     }
 
-    /// Writes that the tunnel's mode changed.
     pub fn tunnel_mode(&mut self, mode: Mode, previous: Mode) {
         self.write_event("tunnel_mode", json!({ "mode": mode, "was": previous }));
     }
 
-    /// Writes a failure.
     pub fn fault(&mut self, cause: &dyn std::fmt::Display) {
         self.faults += 1;
         self.write_event("fault", json!({ "reason": cause.to_string() }));
@@ -111,17 +99,12 @@ impl Journal {
         self.write_event("fault", json!({ "reason": cause.to_string(), "rule": "rejected" }));
     }
 
-    /// Writes a note to the user.
     pub fn note(&mut self, reason: &str) {
         self.write_event("note", json!({ "reason": reason }));
     }
 
-    /// Must be called periodically: reports suppressed lines.
-    pub fn tick(&mut self) {
-        self.write_suppressed(false);
-    }
-
-    fn write_suppressed(&mut self, at_end: bool) {
+    /// Reports suppressed lines; must be called periodically.
+    pub fn report_suppressed(&mut self, at_end: bool) {
         for (rule, lines) in self.limit.take_suppressed(self.clock.now(), at_end) {
             self.write_event(SUPPRESSED, json!({ "rule": rule, "lines": lines }));
         }
@@ -148,7 +131,7 @@ impl Journal {
 
     /// Writes the last lines; `unmanaged` connections exceeded the path manager's table.
     pub fn finish(&mut self, unmanaged: u64) {
-        self.write_suppressed(true);
+        self.report_suppressed(true);
         let fields = json!({ "faults": self.faults, "resident_mb": resident_mb(), "unmanaged_connections": unmanaged });
         self.write_event("end", fields);
     }

@@ -3,15 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
 
 use nix::unistd::{AccessFlags, Group, User, access, geteuid};
 use toml::Spanned;
 
-use super::config::Config;
+use super::config::{Config, PathConfig};
 use crate::control::listener;
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::netlink::links::{self, Notice};
 use crate::netlink::{self, PathManager, selected_path_manager};
 use crate::tun;
@@ -22,11 +22,10 @@ pub const KERNEL_MANAGES: &str = "net.mptcp.path_manager is `kernel`: connection
                                   `sysctl -w net.mptcp.path_manager=userspace` (before Linux 6.15: \
                                   net.mptcp.pm_type=1) and restart them";
 
-/// Faults of the file that show only together with other files: the agent does
-/// not start with them.
-pub fn refusals(config: &Config) -> Vec<Error> {
-    let Some(tunnel) = config.tunnel.as_ref().map(Spanned::get_ref) else { return Vec::new() };
-    tunnel.keys().err().into_iter().collect()
+/// A fault of the file that shows only together with other files: the agent does
+/// not start with it.
+pub fn refusal(config: &Config) -> Option<Error> {
+    config.tunnel.as_ref()?.get_ref().keys().err()
 }
 
 /// What is missing at present, a sentence each. The agent works without it, and
@@ -53,21 +52,21 @@ pub fn waits(config: &Config) -> Vec<String> {
     if config.tunnel.is_none() || !config.paths.is_empty() {
         tries.push(netlink::probe().map_err(|cause| cause.to_string()));
     }
-    if let Some(address) = config.observe.vanetza.as_ref().map(Spanned::get_ref) {
-        let bound = UdpSocket::bind(address).map(drop);
-        tries.push(bound.map_err(|cause| format!("CAMs cannot be received on {address} now: {cause}")));
+    let bind = |what: &str, address: &SocketAddr| {
+        UdpSocket::bind(address).map(drop).map_err(|cause| format!("{what} on {address} now: {cause}"))
+    };
+    if let Some(address) = &config.observe.vanetza {
+        tries.push(bind("CAMs cannot be received", address.get_ref()));
     }
     if let Some(name) = config.service.demands.as_ref().map(Spanned::get_ref) {
-        tries.push(
-            listener::try_name(name).map_err(|cause| format!("demands cannot be received on {name} now: {cause}")),
-        );
+        let tried = listener::try_name(name);
+        tries.push(tried.map_err(|cause| format!("demands cannot be received on {name} now: {cause}")));
     }
     if let Some(tunnel) = config.tunnel.as_ref().map(Spanned::get_ref) {
         tries.push(tun::open_device().map(drop).map_err(|cause| cause.to_string()));
         tries.push(tunnel.gateway_address().map(drop).map_err(|cause| cause.to_string()));
-        if let Some(address) = tunnel.listen.as_ref().map(Spanned::get_ref) {
-            let bound = UdpSocket::bind(address).map(drop);
-            tries.push(bound.map_err(|cause| format!("the gateway cannot listen on {address} now: {cause}")));
+        if let Some(address) = &tunnel.listen {
+            tries.push(bind("the gateway cannot listen", address.get_ref()));
         }
     }
     tries.into_iter().filter_map(Result::err).collect()
@@ -96,34 +95,27 @@ pub fn group(name: &str) -> Option<u32> {
 
 fn missing_interfaces(config: &Config) -> Vec<String> {
     let Ok(notices) = links::snapshot() else { return Vec::new() };
-    let (mut names, mut up, mut addresses) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::<u32, Vec<IpAddr>>::new());
+    let (mut interfaces, mut addresses) = (BTreeMap::new(), BTreeMap::<u32, Vec<IpAddr>>::new());
     for notice in notices {
         match notice {
-            Notice::Link(link) => {
-                up.insert(link.name.clone(), link.up);
-                names.insert(link.name, link.if_index);
-            }
+            Notice::Link(link) => drop(interfaces.insert(link.name, (link.if_index, link.up))),
             Notice::Address(event) => addresses.entry(event.if_index).or_default().push(event.address),
         }
     }
-    let lack = |path: &super::config::PathConfig| {
+    let lack = |path: &PathConfig| {
         let interface = path.interface();
-        let Some(index) = names.get(interface) else {
-            return Some(format!("path {:?}: there is no interface {interface:?} now", path.name));
+        let known = interfaces.get(interface);
+        let present = known.and_then(|(index, _)| addresses.get(index)).map_or(&[][..], Vec::as_slice);
+        let cause = match (known, path.address) {
+            (None, _) => format!("there is no interface {interface:?} now"),
+            (Some((_, false)), _) => format!("the interface {interface:?} is down"),
+            (_, Some(address)) if !present.contains(&address) => {
+                format!("the interface {interface:?} has no address {address} now")
+            }
+            (_, None) if present.is_empty() => format!("the interface {interface:?} has no address now"),
+            _ => return None,
         };
-        if up.get(interface) == Some(&false) {
-            return Some(format!("path {:?}: the interface {interface:?} is down", path.name));
-        }
-        let present = addresses.get(index).map_or(&[][..], Vec::as_slice);
-        match path.address {
-            Some(address) if !present.contains(&address) => {
-                Some(format!("path {:?}: the interface {interface:?} has no address {address} now", path.name))
-            }
-            None if present.is_empty() => {
-                Some(format!("path {:?}: the interface {interface:?} has no address now", path.name))
-            }
-            _ => None,
-        }
+        Some(format!("path {:?}: {cause}", path.name))
     };
     config.paths.iter().filter_map(|path| lack(path.get_ref())).collect()
 }

@@ -2,19 +2,19 @@
 //! engine, and carries out the engine's outputs.
 
 use std::future::Future;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crosslane_core::actuator::{self, Actuator, Command, PacketScheduler};
-use crosslane_core::agent::{Agent, Input, Output, Setup};
+use crosslane_core::agent::{Agent, Input, Output};
 use crosslane_core::engine::Engine;
 use crosslane_core::mptcp::Event;
 use crosslane_core::mptcp::manager::Manager;
 use crosslane_core::path::PathSpec;
 use crosslane_core::strategy::threshold;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Interval;
 
 use crate::clock::{Clock, monotonic_ns};
 use crate::control::server::{Server, TunnelRequest, Update};
@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::netlink::diag::Connection;
 use crate::netlink::links::{self, Notice};
 use crate::netlink::{EventError, PathManager, Stream, path_manager};
-use crate::observe::{self, Observation, Observer};
+use crate::observe::{self, Observer};
 
 mod commands;
 pub mod config;
@@ -38,7 +38,7 @@ mod sources;
 mod transport;
 mod tunnel_actuator;
 
-use commands::{Mptcp, connection_snapshot, event};
+use commands::{Mptcp, connection_snapshot};
 use config::Config;
 use counters::InterfaceCounters;
 use interfaces::Interfaces;
@@ -60,7 +60,7 @@ const TRIGGERS_IN_A_ROW: u32 = 16;
 /// agent needs. The agent waits for everything else that is missing.
 pub fn run(file: &Path) -> Result<()> {
     let config = config::read(file)?;
-    if let Some(fault) = machine::refusals(&config).into_iter().next() {
+    if let Some(fault) = machine::refusal(&config) {
         return Err(fault);
     }
     runtime()?.block_on(async {
@@ -68,7 +68,7 @@ pub fn run(file: &Path) -> Result<()> {
         let mut terminate = signal(SignalKind::terminate()).map_err(waiting)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(waiting)?;
         let driver = Driver::new(config, true)?;
-        ready::notify_ready();
+        ready::notify(ready::READY);
         driver
             .run(async {
                 tokio::select! {
@@ -78,6 +78,14 @@ pub fn run(file: &Path) -> Result<()> {
             })
             .await
     })
+}
+
+/// The result of a future; pends forever without one.
+async fn or_pending<F: Future>(future: Option<F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
 }
 
 /// MPTCP's path manager, and the tunnel if there is one. Connections inside the tunnel
@@ -121,22 +129,6 @@ struct Driver {
     counters: InterfaceCounters,
 }
 
-/// What woke the driver.
-enum Trigger {
-    Event(Result<Event, EventError>),
-    Notice(Result<Notice, EventError>),
-    Observation(Observation),
-    Resolved(Result<SocketAddr>),
-    PeriodicCheck,
-    Retry,
-    Control(Update),
-    Transport,
-    Counters,
-    Wakeup,
-    Watchdog,
-    Shutdown,
-}
-
 impl Driver {
     fn new(config: Config, notes_to_stderr: bool) -> Result<Driver> {
         let starting = |cause: &dyn std::fmt::Display| Error::failure("starting the agent", cause);
@@ -144,14 +136,9 @@ impl Driver {
         let journal = Journal::open(&config, clock);
         let group = config.service.demands_group.as_ref().and_then(|group| machine::group(group.get_ref()));
         let specs: Vec<PathSpec> = config.paths.iter().map(|path| path.get_ref().spec()).collect();
-        let engine = Agent::new(Setup {
-            actuators: actuators(&config, &specs),
-            paths: specs,
-            ranks: config.ranks(),
-            mode: config.service.mode,
-            // Only a gateway has no strategy, and it has no path to use one on.
-            strategy: config.strategy.clone().unwrap_or_else(|| Arc::new(threshold::Params::default())),
-        });
+        // Only a gateway has no strategy, and it has no path to use one on.
+        let strategy = config.strategy.clone().unwrap_or_else(|| Arc::new(threshold::Params::default()));
+        let engine = Agent::new(&specs, &config.ranks(), config.service.mode, strategy, actuators(&config, &specs));
         let (present, notices) = links::monitor().map_err(|cause| starting(&cause))?;
         let mut driver = Driver {
             clock,
@@ -195,55 +182,49 @@ impl Driver {
             let now = self.clock.now();
             let retry = self.missing.next_wakeup().map(|at| at.since(now));
             let wait = self.engine.next_wakeup().map(|at| at.since(now));
-            let poll = self.poller.next().since(now);
+            let poll = self.poller.next.since(now);
             let count = self.poller.count_at().map(|at| at.since(now));
             let observed = self.tunnel.is_some() || self.engine.subflows().next().is_some();
-            let trigger = tokio::select! {
+            tokio::select! {
                 biased;
-                () = &mut shutdown => Trigger::Shutdown,
-                () = ready::due(watchdog.as_mut()) => Trigger::Watchdog,
-                event = event(self.mptcp.as_mut()) => Trigger::Event(event),
-                notice = self.notices.next() => Trigger::Notice(notice),
-                observation = observe::next(&mut self.observers) => Trigger::Observation(observation),
-                () = std::future::ready(()), if is_busy => Trigger::Wakeup,
-                () = tokio::time::sleep(poll), if observed => Trigger::Transport,
-                () = tokio::time::sleep(count.unwrap_or(Duration::MAX)), if count.is_some() => Trigger::Counters,
-                _ = tokio::time::sleep(wait.unwrap_or(Duration::MAX)), if wait.is_some() => Trigger::Wakeup,
-                answer = tunnel_actuator::resolved(self.resolving.as_mut()) => Trigger::Resolved(answer),
-                _ = tokio::time::sleep(retry.unwrap_or(Duration::MAX)), if retry.is_some() => Trigger::Retry,
-                _ = checks.tick() => Trigger::PeriodicCheck,
-                // Last, so that a client that writes continuously starves nothing else.
-                update = self.control.next() => Trigger::Control(update),
-            };
-            match trigger {
-                Trigger::Shutdown => break,
-                Trigger::Event(event) => self.event(event)?,
-                Trigger::Notice(Ok(notice)) => self.notice(&notice),
-                Trigger::Notice(Err(error)) => self.notice_error(error)?,
-                Trigger::Observation(Ok(input)) => self.handle(input),
-                Trigger::Observation(Err(rejected)) => self.journal.rejected(&rejected),
-                Trigger::Resolved(answer) => self.resolved(answer),
-                Trigger::Retry => self.retry(),
-                Trigger::PeriodicCheck => self.periodic_check(),
-                Trigger::Control(update) => self.control(&update),
-                Trigger::Transport => {
+                () = &mut shutdown => break,
+                _ = or_pending(watchdog.as_mut().map(Interval::tick)) => {
+                    if self.tunnel.as_ref().is_none_or(|tunnel| tunnel.data_plane.is_alive()) {
+                        ready::notify(ready::ALIVE);
+                    }
+                }
+                event = or_pending(self.mptcp.as_mut().map(|mptcp| mptcp.events.next())) => self.event(event)?,
+                notice = self.notices.next() => match notice {
+                    Ok(notice) => self.notice(&notice),
+                    Err(error) => self.notice_error(error)?,
+                },
+                observation = observe::next(&mut self.observers) => match observation {
+                    Ok(input) => self.handle(input),
+                    Err(rejected) => self.journal.rejected(&rejected),
+                },
+                () = std::future::ready(()), if is_busy => {}
+                () = tokio::time::sleep(poll), if observed => {
                     self.observe_transport();
                     self.pass_demand();
                 }
-                Trigger::Counters => self.observe_counters(),
-                Trigger::Watchdog if self.tunnel.as_ref().is_none_or(ActiveTunnel::is_alive) => ready::notify_alive(),
-                Trigger::Watchdog | Trigger::Wakeup => {}
+                () = or_pending(count.map(tokio::time::sleep)) => self.observe_counters(),
+                () = or_pending(wait.map(tokio::time::sleep)) => {}
+                answer = or_pending(self.resolving.as_mut().map(Resolving::answer)) => self.resolved(answer),
+                () = or_pending(retry.map(tokio::time::sleep)) => self.retry(),
+                _ = checks.tick() => self.periodic_check(),
+                // Last, so that a client that writes continuously starves nothing else.
+                update = self.control.next() => self.control(&update),
             }
-            if let Some(fault) = self.tunnel.as_mut().and_then(ActiveTunnel::fault) {
+            if let Some(fault) = self.tunnel.as_mut().and_then(|tunnel| tunnel.data_plane.fault()) {
                 self.journal.fault(&fault);
                 return Err(fault);
             }
             is_busy = self.act();
         }
         if let Some(tunnel) = &self.tunnel {
-            self.journal.tunnel_totals(&tunnel.status(), tunnel.counts());
+            self.journal.tunnel_totals(&tunnel.status(), tunnel.data_plane.counts());
         }
-        self.tunnel.take().into_iter().for_each(ActiveTunnel::finish);
+        self.tunnel.take().into_iter().for_each(|tunnel| tunnel.data_plane.finish());
         self.journal.finish(self.engine.left_out());
         Ok(())
     }
@@ -305,7 +286,7 @@ impl Driver {
             let rejection = Error::usage("requesting from the agent", "it has no tunnel", "query another agent");
             return self.control.answer(request, Err(rejection));
         };
-        let used = request.mode.map(|mode| Ok((mode, tunnel.use_mode(mode)?))).transpose();
+        let used = request.mode.map(|mode| Ok((mode, tunnel.data_plane.use_mode(mode)?))).transpose();
         if let Ok(Some((mode, previous))) = used
             && mode != previous
         {
@@ -372,7 +353,8 @@ impl Driver {
         let mut error = None;
         match &output {
             Output::Command(Command::Steer(steering)) => {
-                self.tunnel.iter_mut().for_each(|tunnel| tunnel.steer(steering));
+                let tunnel = self.tunnel.iter();
+                tunnel.for_each(|tunnel| tunnel.data_plane.set_wanted(&steering.states, &steering.order));
             }
             Output::Command(Command::Mptcp(_, command)) => {
                 let Some(mptcp) = &mut self.mptcp else { return };

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use crosslane_core::actuator::Event;
 use crosslane_core::path::PathId;
+use toml::Spanned;
 
 use super::Driver;
 use super::later::Part;
 use super::machine;
 use super::sources::SOURCES;
-use super::tunnel_actuator::{ActiveTunnel, Gateway};
+use super::tunnel_actuator::{ActiveTunnel, Resolving};
 use crate::error::{Error, Result};
 use crate::netlink::{PathManager, selected_path_manager};
 
@@ -89,17 +90,19 @@ impl Driver {
 
     /// `None` if the gateway's name must be resolved first.
     fn start_tunnel(&mut self) -> Result<Option<()>> {
-        match ActiveTunnel::start(&self.config, self.clock)? {
-            Gateway::Resolved(tunnel) => {
-                self.tunnel = tunnel.map(|tunnel| *tunnel);
-                self.join_tunnel();
-                Ok(Some(()))
-            }
-            Gateway::Resolving(resolving) => {
-                self.resolving = Some(resolving);
-                Ok(None)
-            }
+        let config = self.config.clone();
+        let Some(tunnel) = config.tunnel.as_ref().map(Spanned::get_ref) else { return Ok(None) };
+        if let (Some(name), None) = (&tunnel.gateway, tunnel.known_gateway_address()) {
+            self.resolving = Some(Resolving::start(name.get_ref())?);
+            return Ok(None);
         }
+        self.tunnel = Some(ActiveTunnel::start(tunnel, &config, self.clock)?);
+        self.join_tunnel();
+        // The tunnel works without requests.
+        if let Err(fault) = self.control.listen_for_tunnel(&tunnel.interface) {
+            self.journal.fault(&fault);
+        }
+        Ok(Some(()))
     }
 
     /// The name server has answered for the gateway's name.
@@ -125,15 +128,6 @@ impl Driver {
             }
         }
         self.handle(Event::TunnelStarted.into());
-        self.open_tunnel_control();
-    }
-
-    /// Listens for requests to the tunnel, which works without them.
-    fn open_tunnel_control(&mut self) {
-        let Some(tunnel) = &self.config.tunnel else { return };
-        if let Err(fault) = self.control.listen_for_tunnel(&tunnel.get_ref().interface) {
-            self.journal.fault(&fault);
-        }
     }
 
     /// Notes what is missing at the start.
@@ -147,7 +141,7 @@ impl Driver {
 
     /// Checks what changes without an event.
     pub(super) fn periodic_check(&mut self) {
-        self.journal.tick();
+        self.journal.report_suppressed(false);
         if !self.notes_to_stderr || self.mptcp.is_none() || self.config.paths.is_empty() {
             return;
         }

@@ -30,25 +30,8 @@ pub fn watchdog() -> Option<Interval> {
     Some(ticks)
 }
 
-/// The next tick; pends forever without a watchdog.
-pub async fn due(watchdog: Option<&mut Interval>) {
-    match watchdog {
-        Some(ticks) => drop(ticks.tick().await),
-        None => std::future::pending().await,
-    }
-}
-
-/// Notifies that the agent is ready, if a socket is set. A failure is ignored.
-pub fn notify_ready() {
-    send(READY);
-}
-
-/// Notifies that the agent is alive.
-pub fn notify_alive() {
-    send(ALIVE);
-}
-
-fn send(message: &[u8]) {
+/// Sends the service manager a notification, if a socket is set. A failure is ignored.
+pub fn notify(message: &[u8]) {
     let Some(name) = std::env::var_os(VARIABLE) else { return };
     let name = name.as_encoded_bytes();
     let address = match name.strip_prefix(b"@") {

@@ -11,7 +11,6 @@ use crate::observe::vanetza::Vanetza;
 
 type Opened = Result<Box<dyn Observer>>;
 
-/// A source of observations.
 pub struct Source {
     /// What it does, for notes to the user: "NAME works now".
     pub name: &'static str,
@@ -19,7 +18,6 @@ pub struct Source {
     pub open: fn(&Config, Clock) -> Option<Opened>,
 }
 
-/// All sources.
 pub const SOURCES: [Source; 1] = [Source { name: "listening for CAMs", open: vanetza }];
 
 fn vanetza(config: &Config, clock: Clock) -> Option<Opened> {

@@ -8,14 +8,14 @@
 //! all sockets; the cost of both is measured in use. With many active subflows the
 //! polls of all of them are less frequent, and interface counters are read between.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use crosslane_core::actuator::MeasuredSubflow;
 use crosslane_core::assess::answers::CROWD;
+use crosslane_core::mptcp::MeasuredSubflow;
 use crosslane_core::path::{PathId, Sample, SampleKind, Transport};
 use crosslane_core::time::Instant;
 
@@ -53,9 +53,11 @@ fn addresses(subflow: &MeasuredSubflow) -> Addresses {
 }
 
 /// Decides which subflows are queried, and when.
+#[derive(Default)]
 pub(super) struct SubflowPoller {
     period: Duration,
-    next: Instant,
+    /// When to poll next.
+    pub(super) next: Instant,
     counters: Option<File>,
     segments: Option<[u64; 2]>,
     moved: Instant,
@@ -85,6 +87,7 @@ struct SubflowEntry {
 }
 
 /// Processor time of the queries.
+#[derive(Default)]
 struct Costs {
     query: Duration,
     list: Duration,
@@ -96,26 +99,12 @@ impl SubflowPoller {
     pub(super) fn new(period: Duration) -> SubflowPoller {
         SubflowPoller {
             period,
-            next: Instant::ZERO,
             // Of the network namespace of this thread.
             counters: File::open("/proc/thread-self/net/snmp").ok(),
-            segments: None,
-            moved: Instant::ZERO,
-            known: BTreeMap::new(),
-            reported: BTreeMap::new(),
-            repeat_at: Instant::ZERO,
-            busy: 0,
-            busy_next: Instant::ZERO,
-            count_at: Instant::ZERO,
-            idle_next: Instant::ZERO,
             stale: true,
             costs: Costs { query: Duration::from_micros(20), list: Duration::from_micros(400), list_ipv6: false },
+            ..SubflowPoller::default()
         }
-    }
-
-    /// When to poll next.
-    pub(super) fn next(&self) -> Instant {
-        self.next
     }
 
     /// When to read the interfaces' counters; `None` with few active subflows.
@@ -140,21 +129,14 @@ impl SubflowPoller {
         let period = if now.since(self.moved) < QUIET_AFTER { IDLE_PERIOD } else { QUIET_PERIOD };
         self.next = now + self.period.max(period);
         let mut samples = Vec::new();
-        for (reported, addresses) in
-            self.reported.values_mut().filter(|(reported, _)| now.since(*reported) >= REPEAT_PATH)
-        {
+        let due = |(reported, _): &&mut (Instant, Addresses)| now.since(*reported) >= REPEAT_PATH;
+        for (reported, addresses) in self.reported.values_mut().filter(due) {
             if let Some(known) = self.known.get(addresses) {
                 *reported = now;
                 samples.push(Sample { path: known.path, kind: SampleKind::Transport(known.transport) });
             }
         }
         Some(samples)
-    }
-
-    /// True, with the next poll set to the right time, if it is too soon to poll.
-    fn is_too_soon(&mut self, now: Instant) -> bool {
-        self.next = self.next.max(self.busy_next);
-        now < self.busy_next
     }
 
     /// The samples of the subflows now.
@@ -179,7 +161,7 @@ impl SubflowPoller {
         }
         self.repeat(now, &rest, &mut samples);
         if self.known.len() > wanted.len() {
-            let current: std::collections::BTreeSet<Addresses> = wanted.iter().map(addresses).collect();
+            let current: BTreeSet<Addresses> = wanted.iter().map(addresses).collect();
             self.known.retain(|addresses, _| current.contains(addresses));
         }
         samples
@@ -202,25 +184,23 @@ impl SubflowPoller {
         let began = processor_time();
         if self.costs.query * queried.len() as u32 <= self.costs.list_all() {
             for subflow in queried {
-                let found = diag.socket(subflow.local, subflow.remote);
-                if let Some(known) = self.take(now, subflow, found.ok().flatten()) {
-                    samples.push(known);
-                }
+                let found = diag.socket(subflow.local, subflow.remote).ok().flatten();
+                samples.extend(self.take(now, subflow, found));
             }
             let elapsed = processor_time().saturating_sub(began) / queried.len() as u32;
             self.costs.query = (self.costs.query * 7 + elapsed) / 8;
             return;
         }
-        let mut found = BTreeMap::new();
-        let collect = |found: &mut BTreeMap<Addresses, SocketInfo>, sockets: Vec<SocketInfo>| {
-            found.extend(sockets.into_iter().map(|socket| ((socket.local, socket.remote), socket)));
+        let mut list = |ipv4| {
+            let sockets = diag.list(ipv4).unwrap_or_default();
+            sockets.into_iter().map(|socket| ((socket.local, socket.remote), socket))
         };
-        collect(&mut found, diag.list(true).unwrap_or_default());
+        let mut found: BTreeMap<Addresses, SocketInfo> = list(true).collect();
         let elapsed = processor_time().saturating_sub(began);
         self.costs.list = (self.costs.list * 7 + elapsed) / 8;
         self.costs.list_ipv6 = queried.iter().any(|subflow| !found.contains_key(&addresses(subflow)));
         if self.costs.list_ipv6 {
-            collect(&mut found, diag.list(false).unwrap_or_default());
+            found.extend(list(false));
         }
         for subflow in queried {
             let socket = found.get(&addresses(subflow)).copied();
@@ -317,8 +297,8 @@ impl Driver {
     pub(super) fn observe_transport(&mut self) {
         if let Some(tunnel) = &mut self.tunnel {
             tunnel.faults().iter().for_each(|fault| self.journal.fault(fault));
-            let (samples, changes) = (tunnel.samples(), tunnel.changes());
-            changes.iter().for_each(|change| self.journal.tunnel(change));
+            let samples = tunnel.samples();
+            tunnel.data_plane.changes.try_iter().for_each(|change| self.journal.tunnel(&change));
             samples.into_iter().for_each(|sample| self.handle(sample.into()));
         }
         self.observe_subflows();
@@ -333,7 +313,8 @@ impl Driver {
             samples.into_iter().for_each(|sample| self.handle(sample.into()));
             return;
         }
-        if self.poller.is_too_soon(now) {
+        self.poller.next = self.poller.next.max(self.poller.busy_next);
+        if now < self.poller.busy_next {
             return;
         }
         let began = processor_time();

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Mutex, MutexGuard};
 
 use clap::Args;
 use crosslane_sim::scenario::{Engine, Scenario};
@@ -100,18 +101,21 @@ impl Options {
     /// The failure, or the summary cannot be written or printed.
     pub fn conclude(
         &self,
-        summary: Summary,
+        mut summary: Summary,
         folder: &Path,
         planned: usize,
         failure: Option<Error>,
     ) -> Result<ExitCode> {
+        summary.interrupted = failure.is_some();
         if let Some(failure) = failure {
-            return Err(keep_complete(summary, folder, planned, failure));
+            return Err(keep_complete(&summary, folder, planned, failure));
         }
         summary.write(folder)?;
         let text = match self.json {
             true => summary.to_json()? + "\n",
-            false if summary.has_records() => format!("{}\nRecords: {}\n", summary.table(), folder.display()),
+            false if summary.runs.iter().any(|run| run.folder.is_some()) => {
+                format!("{}\nRecords: {}\n", summary.table(), folder.display())
+            }
             false => format!("{}\nSummary: {}\n", summary.table(), folder.join("summary.json").display()),
         };
         output::print("printing the summary", text)?;
@@ -121,11 +125,16 @@ impl Options {
 }
 
 /// Writes the complete runs, so that they stay usable; returns the failure.
-fn keep_complete(summary: Summary, folder: &Path, planned: usize, failure: Error) -> Error {
-    let complete = summary.runs();
-    if complete == 0 || summary.interrupted().write(folder).is_err() {
+fn keep_complete(summary: &Summary, folder: &Path, planned: usize, failure: Error) -> Error {
+    let complete = summary.runs.len();
+    if complete == 0 || summary.write(folder).is_err() {
         return failure;
     }
     let file = folder.join("summary.json");
     failure.with_remedy(format!("{} contains the {complete} complete runs of {planned}", file.display()))
+}
+
+/// Locks what the threads of a comparison share.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

@@ -48,27 +48,20 @@ impl Agent {
     /// agent considers), with times on `clock`. Never blocks: a demand for which the
     /// socket has no room is dropped, since the next one is complete again.
     pub fn send_demand(&mut self, objects: &[Object], clock: Clock) {
-        self.flush();
+        flush(&self.stream, &mut self.outbox);
         if self.outbox.is_empty() && !self.gone {
             self.outbox = write_demand(objects, clock.origin_ns());
-            self.flush();
+            flush(&self.stream, &mut self.outbox);
         }
     }
 
     /// The agent's next reply; [`Reply::Gone`] once, as the last.
     pub fn poll(&mut self) -> Option<Reply> {
-        self.flush();
+        flush(&self.stream, &mut self.outbox);
         if self.replies.is_empty() && !self.gone {
             self.read();
         }
         self.replies.pop_front()
-    }
-
-    /// Errors are ignored: the next read shows whether the agent is gone.
-    fn flush(&mut self) {
-        if flush(&self.stream, &mut self.outbox).is_err() {
-            self.outbox.clear();
-        }
     }
 
     fn read(&mut self) {
@@ -142,9 +135,10 @@ pub fn query_tunnel(interface: &str, mode: Option<Mode>) -> Result<Status> {
         Ok(Ok(status)) => Ok(status),
         Ok(Err(rejection)) => Err(Error::message(rejection, 2)),
         Err(cause) => {
-            let timed_out = cause.kind() == io::ErrorKind::WouldBlock;
-            let cause =
-                if timed_out { format!("no answer for {} s", REPLY_TIMEOUT.as_secs()) } else { cause.to_string() };
+            let cause = match cause.kind() {
+                io::ErrorKind::WouldBlock => format!("no answer for {} s", REPLY_TIMEOUT.as_secs()),
+                _ => cause.to_string(),
+            };
             Err(Error::failure(attempt, cause).with_remedy("check whether it hangs or has another version"))
         }
     }

@@ -7,7 +7,6 @@ use crosslane_core::demand::{Demand, MAX_OBJECTS, Object};
 /// The open objects of each sender.
 #[derive(Default)]
 pub(super) struct DemandTable {
-    /// Senders with open objects.
     senders: BTreeMap<u64, Vec<Entry>>,
     next: u64,
 }

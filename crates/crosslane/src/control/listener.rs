@@ -15,7 +15,6 @@ use super::protocol::{MAX_CLIENTS, RESERVED_CLIENTS, address};
 /// Mode of the socket's file: access for the agent's user and the configured group.
 const FILE_MODE: u32 = 0o660;
 
-/// A name at which the agent listens.
 pub(super) struct Listener {
     socket: UnixListener,
     _file: File,

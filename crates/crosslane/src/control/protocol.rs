@@ -103,7 +103,6 @@ pub(super) fn write_demand(objects: &[Object], origin_ns: u64) -> Vec<u8> {
     line(&RequestLine { objects, ..RequestLine::default() })
 }
 
-/// The line that requests the tunnel's status.
 pub(super) fn write_tunnel_request(mode: Option<Mode>) -> Vec<u8> {
     line(&RequestLine { mode, ..RequestLine::default() })
 }
@@ -193,16 +192,16 @@ pub(super) fn address(name: &str) -> io::Result<SockAddr> {
     }
 }
 
-/// Writes as much as the socket has room for and removes it from `bytes`.
-pub(super) fn flush(socket: &impl AsFd, bytes: &mut Vec<u8>) -> io::Result<()> {
+/// Writes as much as the socket has room for and removes it from `bytes`; all of them after an
+/// error: the next read shows whether the peer is gone.
+pub(super) fn flush(socket: &impl AsFd, bytes: &mut Vec<u8>) {
     while !bytes.is_empty() {
         match SockRef::from(socket).send_with_flags(bytes, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) {
             Ok(sent) => drop(bytes.drain(..sent)),
-            Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => break,
-            Err(cause) => return Err(cause),
+            Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => return,
+            Err(_) => bytes.clear(),
         }
     }
-    Ok(())
 }
 
 /// Received bytes of an incomplete line.

@@ -145,11 +145,10 @@ impl Server {
 
     /// Sends the status, or why the request is rejected. The client may have gone.
     pub fn answer(&mut self, request: &TunnelRequest, status: Result<Status>) {
-        if let Some(client) = self.clients.get_mut(&request.client) {
-            match status {
-                Ok(status) => client.send(&status),
-                Err(rejection) => client.send(&Reply::Error(rejection.to_string())),
-            }
+        let Some(client) = self.clients.get_mut(&request.client) else { return };
+        match status {
+            Ok(status) => client.send(&status),
+            Err(rejection) => client.send(&Reply::Error(rejection.to_string())),
         }
     }
 
@@ -171,7 +170,8 @@ impl Server {
     fn admit_client(&mut self, stream: UnixStream) -> Result<(), String> {
         let trust = trust(&stream, self.group);
         let places = if trust == Ok(Trust::Owner) { MAX_CLIENTS + RESERVED_CLIENTS } else { MAX_CLIENTS };
-        let mut client = Client::new(stream);
+        let (inbox, outbox) = (Inbox::default(), Vec::new());
+        let mut client = Client { stream, trust: Trust::Group, inbox, outbox, backlog: None, states: None };
         client.trust = trust.map_err(|user| {
             let cause = format!("{user} is neither root, nor the agent's, nor of service.demands_group");
             client.reject(cause, "run this program as one of them, as with `sudo`")
@@ -229,10 +229,6 @@ struct Client {
 }
 
 impl Client {
-    fn new(stream: UnixStream) -> Client {
-        Client { stream, trust: Trust::Group, inbox: Inbox::default(), outbox: Vec::new(), backlog: None, states: None }
-    }
-
     /// Sends what waits, and returns the lines received; `None` if the client is gone.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Vec<Vec<u8>>>> {
         while !self.outbox.is_empty() && self.stream.poll_write_ready(context).is_ready() {
@@ -259,13 +255,13 @@ impl Client {
     /// Sends what has changed. While the client does not read, nothing is added, so
     /// that it finds the newest state when it does.
     fn report(&mut self, share: Option<Reply>, states: &Reply) {
-        self.flush();
+        flush(&self.stream, &mut self.outbox);
         if !self.outbox.is_empty() {
             return;
         }
-        if share.is_some() && share != self.backlog {
-            share.iter().for_each(|share| self.send(share));
-            self.backlog = share;
+        if let Some(share) = share.filter(|share| self.backlog.as_ref() != Some(share)) {
+            self.send(&share);
+            self.backlog = Some(share);
         }
         if self.states.as_ref() != Some(states) {
             self.send(states);
@@ -278,7 +274,7 @@ impl Client {
         if self.outbox.len() < MAX_LINE_BYTES {
             self.outbox.extend(line(reply));
         }
-        self.flush();
+        flush(&self.stream, &mut self.outbox);
     }
 
     /// Sends the reason of a rejection, and returns it.
@@ -286,12 +282,5 @@ impl Client {
         let sentence = format!("while {ATTEMPT}: {cause}; {remedy}");
         self.send(&Reply::Error(sentence.clone()));
         sentence
-    }
-
-    /// Errors are ignored: the next read shows whether the client is gone.
-    fn flush(&mut self) {
-        if flush(&self.stream, &mut self.outbox).is_err() {
-            self.outbox.clear();
-        }
     }
 }

@@ -20,10 +20,8 @@ use crate::agent::ready;
 use crate::error::{Error, Result};
 use crate::run_folder::agent_file::{AgentFile, Reader};
 
-/// Longest time until an agent is ready.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A running agent.
 pub struct AgentProcess {
     child: Child,
     events: PathBuf,
@@ -34,9 +32,6 @@ impl AgentProcess {
     /// Writes the configuration into `folder` and starts the agent in this
     /// thread's network namespace; returns when it is ready. Its files are named
     /// after `name`.
-    ///
-    /// # Errors
-    /// The agent's error message if it exits, else the cause of the failure.
     pub fn start(name: &str, mut configuration: Table, folder: &Path) -> Result<AgentProcess> {
         let failure = |cause: &dyn std::fmt::Display| Error::failure("starting the agent", cause);
         let file = |ending: &str| folder.join(format!("{name}.{ending}"));
@@ -90,15 +85,11 @@ impl AgentProcess {
         }
     }
 
-    /// True while the process runs.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|ended| ended.is_none())
     }
 
     /// Ends the agent and returns its events and its CPU time.
-    ///
-    /// # Errors
-    /// Its error message if it has exited before.
     pub fn finish(mut self, reader: Reader) -> Result<(AgentFile, Duration)> {
         if let Some(status) = self.child.try_wait().ok().flatten() {
             return Err(Error::failure("driving", format!("the agent exited early: {}", self.exit_message(status))));
@@ -113,18 +104,15 @@ impl AgentProcess {
 }
 
 /// Ends a child process by a signal; returns its CPU time.
-///
-/// # Errors
-/// System errors.
 pub fn end(child: &mut Child, signal: Signal) -> std::io::Result<Duration> {
     kill(Pid::from_raw(child.id() as i32), signal)?;
-    let before = children_cpu_time();
+    let before = cpu_time(UsageWho::RUSAGE_CHILDREN);
     child.wait()?;
-    Ok(children_cpu_time().saturating_sub(before))
+    Ok(cpu_time(UsageWho::RUSAGE_CHILDREN).saturating_sub(before))
 }
 
-/// CPU time of the child processes that have been waited for.
-fn children_cpu_time() -> Duration {
+/// CPU time of this process, or of its children that have been waited for.
+pub fn cpu_time(who: UsageWho) -> Duration {
     let of = |time: TimeVal| Duration::new(time.tv_sec() as u64, time.tv_usec() as u32 * 1000);
-    getrusage(UsageWho::RUSAGE_CHILDREN).map_or(Duration::ZERO, |usage| of(usage.user_time()) + of(usage.system_time()))
+    getrusage(who).map_or(Duration::ZERO, |usage| of(usage.user_time()) + of(usage.system_time()))
 }

@@ -21,7 +21,6 @@ use crate::testbed::Testbed;
 /// namespace, so each run has its own.
 pub const DEMANDS: &str = "@crosslane-demands";
 
-/// The agents that run.
 pub struct Agents {
     vehicle: Option<AgentProcess>,
     gateway: Option<AgentProcess>,
@@ -33,25 +32,19 @@ pub struct Agents {
 /// What the agents reported and used.
 #[derive(Default)]
 pub struct Finished {
-    /// Events of the vehicle's agent.
     pub vehicle: AgentFile,
-    /// Events of the gateway.
     pub gateway: AgentFile,
     /// CPU time of both endpoints of a tunnel.
     pub tunnel_cpu_time: Option<Duration>,
 }
 
 impl Agents {
-    /// True if the strategy has an agent.
     pub fn has_any(strategy: &Strategy) -> bool {
         strategy.base.entry().kind != Kind::Baseline
     }
 
     /// Starts the agents that the strategy needs and returns when all are ready;
     /// their files are written into `folder`.
-    ///
-    /// # Errors
-    /// An agent's error message if it exits, else the cause of the failure.
     pub fn start(scenario: &Scenario, strategy: &Strategy, folder: &Path, testbed: &Testbed) -> Result<Agents> {
         if strategy.is_tunnel() {
             return Agents::start_tunnel(scenario, strategy, folder, testbed);
@@ -81,16 +74,12 @@ impl Agents {
         Ok(Agents { vehicle: Some(vehicle), gateway: Some(gateway), third_party: None, _keys: keys })
     }
 
-    /// True while all of them run.
     pub fn are_running(&mut self) -> bool {
         self.vehicle.iter_mut().chain(&mut self.gateway).all(AgentProcess::is_running)
             && self.third_party.iter_mut().all(PeerTunnels::are_running)
     }
 
     /// Ends them and reads their events.
-    ///
-    /// # Errors
-    /// The error message of an agent that has exited before.
     pub fn finish(self, reader: Reader) -> Result<Finished> {
         let Some(vehicle) = self.vehicle else {
             let tunnel_cpu_time = self.third_party.map(PeerTunnels::finish).transpose()?.flatten();
@@ -103,7 +92,6 @@ impl Agents {
     }
 }
 
-/// Configuration of the vehicle's agent.
 fn configuration(scenario: &Scenario, strategy: &Strategy) -> Table {
     let path = |entry: PathEntry<'_>| {
         let rsus = scenario.units.iter().filter(|unit| unit.radio == entry.name);

@@ -4,9 +4,9 @@
 //! run needs a whole processor at least. One processor stays free for the kernel and other
 //! programs (`docs/decisions/0047-as-many-drives-as-the-processors-carry.md`).
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{BufRead, BufReader, Read};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 
 use super::Plan;
 use super::program::this_program;
-use crate::comparison::Entry;
+use crate::comparison::{Entry, lock};
 use crate::error::{Error, Result};
 use crate::interrupt::{Interrupt, let_through};
 use crate::summary::{Outcome, Run};
@@ -30,14 +30,11 @@ const NAP: Duration = Duration::from_millis(50);
 
 /// Checks in a separate process that this machine can execute runs of
 /// strategies with these bases.
-///
-/// # Errors
-/// What is missing and what to do (exit code 2).
 pub fn check_machine(bases: &BTreeSet<String>) -> Result<()> {
     let attempt = "checking this machine";
-    let mut probe = this_program().map_err(|cause| Error::failure(attempt, cause))?;
-    let output = let_through(probe.arg("drive-probe").args(bases).stdin(Stdio::null())).output();
-    let output = output.map_err(|cause| Error::failure(attempt, cause))?;
+    let probe =
+        |mut program: Command| let_through(program.arg("drive-probe").args(bases).stdin(Stdio::null())).output();
+    let output = this_program().and_then(probe).map_err(|cause| Error::failure(attempt, cause))?;
     match output.status.code() {
         Some(0) => Ok(()),
         code => Err(child_error(attempt, String::from_utf8_lossy(&output.stderr).trim(), code)),
@@ -112,7 +109,7 @@ pub fn run_all(
     let total = bars.add(bar(plans.len() as u64, "{bar:30} {pos}/{len} runs  {msg}"));
     total.tick();
     let queue: Mutex<VecDeque<(usize, Plan)>> = Mutex::new(plans.into_iter().enumerate().collect());
-    let finished: Mutex<Vec<(usize, Result<Run>)>> = Mutex::new(Vec::new());
+    let finished: Mutex<BTreeMap<usize, Result<Run>>> = Mutex::default();
     let processes = Processes { interrupt, running: Mutex::default() };
     let execute_next = || {
         let Some((place, plan)) = next(&queue).filter(|_| !interrupt.came()) else { return false };
@@ -123,7 +120,7 @@ pub fn run_all(
         if run.is_err() {
             lock(&queue).clear();
         }
-        lock(&finished).push((place, run));
+        lock(&finished).insert(place, run);
         true
     };
     let work = |place| while place < parallel.number() && execute_next() {};
@@ -139,10 +136,8 @@ pub fn run_all(
         all_done.store(true, Ordering::Relaxed);
     });
     total.finish_and_clear();
-    let mut finished = finished.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    finished.sort_by_key(|(place, _)| *place);
     let (mut runs, mut failure) = (Vec::new(), interrupt.failure("driving"));
-    for (_, run) in finished {
+    for run in std::mem::take(&mut *lock(&finished)).into_values() {
         match run {
             Ok(run) => runs.push(run),
             Err(error) => drop(failure.get_or_insert(error)),
@@ -175,10 +170,6 @@ impl Processes<'_> {
 
 fn next(queue: &Mutex<VecDeque<(usize, Plan)>>) -> Option<(usize, Plan)> {
     lock(queue).pop_front()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 fn bar(length: u64, template: &str) -> ProgressBar {
@@ -238,9 +229,8 @@ fn execute(plan: &Plan, bar: &ProgressBar, processes: &Processes<'_>) -> Result<
         }
     }
     let mut stderr = String::new();
-    if let Some(mut pipe) = child.stderr.take() {
-        pipe.read_to_string(&mut stderr).map_err(|cause| failure(&cause))?;
-    }
+    let read = child.stderr.take().map(|mut pipe| pipe.read_to_string(&mut stderr));
+    read.transpose().map_err(|cause| failure(&cause))?;
     lock(&processes.running).remove(&id);
     let status = child.wait().map_err(|cause| failure(&cause))?;
     match outcome {

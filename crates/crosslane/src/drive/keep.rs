@@ -6,9 +6,6 @@ use crate::error::{Error, Result};
 use crate::testbed::Testbed;
 
 /// Makes the process of `drive` ignore Ctrl-C, which the run handles.
-///
-/// # Errors
-/// System errors.
 pub fn ignore_interrupt() -> Result<()> {
     // SAFETY: no handler is installed, the signal is only ignored.
     let ignored = unsafe { signal(Signal::SIGINT, SigHandler::SigIgn) };
@@ -17,9 +14,6 @@ pub fn ignore_interrupt() -> Result<()> {
 
 /// Blocks the ending signals in this process and its later threads until
 /// [`wait_for_signal`]. Call it before any thread exists.
-///
-/// # Errors
-/// System errors.
 pub fn prepare() -> Result<()> {
     // SAFETY: the default action is restored, no handler is installed.
     let restored = unsafe { signal(Signal::SIGINT, SigHandler::SigDfl) };
@@ -28,9 +22,6 @@ pub fn prepare() -> Result<()> {
 }
 
 /// Prints how to enter the namespaces and waits for Ctrl-C, SIGTERM or SIGHUP.
-///
-/// # Errors
-/// System errors.
 pub fn wait_for_signal(testbed: &Testbed) -> Result<()> {
     println!("The run is over; its namespaces and links stay up. To enter:");
     println!("  vehicle: {}", testbed.vehicle.how_to_enter());

@@ -13,44 +13,36 @@ const LIMITS: Limits = Limits { subflows: 8, add_addr_accepted: 8 };
 
 /// Sets up the vehicle's kernel, from a thread in its namespace. `addresses`
 /// are those of the paths, in the order of their ids.
-///
-/// # Errors
-/// What the kernel rejected.
 pub fn prepare_vehicle(scenario: &Scenario, strategy: &Strategy, addresses: &[IpAddr]) -> Result<()> {
-    let message = |cause: &dyn std::fmt::Display| Error::message(cause.to_string(), 1);
     match strategy.base {
         Base::Single | Base::Vxlan | Base::WireguardGo => Ok(()),
         Base::Kernel | Base::KernelTuned => {
-            select_path_manager(PathManager::Kernel).map_err(|cause| message(&cause))?;
+            let mut socket = select_kernel()?;
             if strategy.base == Base::KernelTuned {
-                write_setting("net/mptcp/stale_loss_cnt", "1")?;
+                let setting = "net/mptcp/stale_loss_cnt";
+                std::fs::write(format!("/proc/sys/{setting}"), "1")
+                    .map_err(|cause| Error::failure(format!("setting {setting} to 1"), cause))?;
             }
-            let mut socket = EndpointSocket::open().map_err(|cause| message(&cause))?;
-            socket.set_limits(LIMITS).map_err(|cause| message(&cause))?;
             let preferred = usize::from(scenario.preferred_path().0);
             for (place, &address) in addresses.iter().enumerate() {
                 let backup = scenario.service.mode == Mode::Backup && place != preferred;
                 let endpoint = Endpoint { backup, ..Endpoint::subflow(address) };
-                socket.add(&endpoint).map_err(|cause| message(&cause))?;
+                socket.add(&endpoint).map_err(Error::reported)?;
             }
             Ok(())
         }
-        _ => select_path_manager(PathManager::UserSpace).map_err(|cause| message(&cause)),
+        _ => select_path_manager(PathManager::UserSpace).map_err(Error::reported),
     }
 }
 
 /// Sets up the server's kernel: the in-kernel path manager, for every strategy.
-///
-/// # Errors
-/// What the kernel rejected.
 pub fn prepare_server() -> Result<()> {
-    let message = |cause: &dyn std::fmt::Display| Error::message(cause.to_string(), 1);
-    select_path_manager(PathManager::Kernel).map_err(|cause| message(&cause))?;
-    let mut socket = EndpointSocket::open().map_err(|cause| message(&cause))?;
-    socket.set_limits(LIMITS).map_err(|cause| message(&cause))
+    select_kernel().map(drop)
 }
 
-fn write_setting(setting: &str, value: &str) -> Result<()> {
-    std::fs::write(format!("/proc/sys/{setting}"), value)
-        .map_err(|cause| Error::failure(format!("setting {setting} to {value}"), cause))
+fn select_kernel() -> Result<EndpointSocket> {
+    select_path_manager(PathManager::Kernel).map_err(Error::reported)?;
+    let mut socket = EndpointSocket::open().map_err(Error::reported)?;
+    socket.set_limits(LIMITS).map_err(Error::reported)?;
+    Ok(socket)
 }

@@ -90,7 +90,6 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     comparison.conclude(Summary::new(&scenario, "kernel", runs), &folder, planned, failure)
 }
 
-/// Bases of the runs' strategies.
 fn bases(scenario: &Scenario, plans: &[Plan]) -> BTreeSet<String> {
     plans.iter().filter_map(|plan| Some(scenario.strategy(&plan.entry.strategy)?.base.to_string())).collect()
 }

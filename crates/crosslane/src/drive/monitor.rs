@@ -13,106 +13,65 @@ use crosslane_sim::simulation::Side;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::netlink::diag::{Diag, SocketInfo};
-use crate::netlink::path_manager::{self, EventSocket};
+use crate::netlink::path_manager;
 use crate::netlink::{EventError, TcpState};
 use crate::run_folder::events::RunEvent;
 
-/// Period of the `tcp_info` record.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// A monitor of this thread's network namespace.
-pub struct Monitor {
-    side: Side,
-    clock: Clock,
-    addresses: Vec<IpAddr>,
-    events: EventSocket,
-    diag: Diag,
-}
-
-/// What a monitor recorded.
 #[derive(Debug, Default)]
 pub struct MonitorRecord {
-    /// Events of the kernel's path manager.
     pub events: Vec<(Instant, RunEvent)>,
-    /// Rows for `tcp_info.arrow`.
     pub subflows: Vec<TcpInfoRow>,
 }
 
-impl Monitor {
-    /// A monitor; `addresses` are those of the vehicle's paths in the order of
-    /// their ids.
-    ///
-    /// # Errors
-    /// What the kernel rejected.
-    pub fn new(side: Side, clock: Clock, addresses: &[IpAddr]) -> Result<Monitor> {
-        let message = |cause: &dyn std::fmt::Display| Error::message(cause.to_string(), 1);
-        Ok(Monitor {
-            side,
-            clock,
-            addresses: addresses.to_vec(),
-            events: path_manager::events().map_err(|cause| message(&cause))?,
-            diag: Diag::open().map_err(|cause| message(&cause))?,
-        })
-    }
-
-    /// Records until `stop` is set.
-    pub fn run(mut self, stop: &AtomicBool) -> MonitorRecord {
-        let mut record = MonitorRecord::default();
-        let mut next_record = self.clock.now();
-        while !stop.load(Ordering::Relaxed) {
-            let now = self.clock.now();
-            if now >= next_record {
-                next_record = now + PERIOD;
-                self.record_subflows(&mut record);
-            }
-            match self.events.recv(next_record.since(now)) {
-                Ok(Some(event)) => record.events.push((self.clock.now(), RunEvent::Kernel(self.side, event))),
-                Ok(None) => {}
-                Err(EventError::Io(_)) => break,
-                Err(fault) => {
-                    let fault = RunEvent::KernelFault(self.side, fault.to_string());
-                    record.events.push((self.clock.now(), fault));
-                }
+/// Records until `stop` is set, from a thread in the namespace of this side; `addresses` are those of
+/// the vehicle's paths in the order of their ids.
+pub fn monitor(side: Side, clock: Clock, addresses: &[IpAddr], stop: &AtomicBool) -> Result<MonitorRecord> {
+    let mut events = path_manager::events().map_err(Error::reported)?;
+    let mut diag = Diag::open().map_err(Error::reported)?;
+    let mut record = MonitorRecord::default();
+    let mut next_record = clock.now();
+    while !stop.load(Ordering::Relaxed) {
+        let now = clock.now();
+        if now >= next_record {
+            next_record = now + PERIOD;
+            if side == Side::Vehicle {
+                let sockets = diag.sockets().unwrap_or_default();
+                let open = sockets.iter().filter(|socket| socket.tcp.state == TcpState::Established);
+                record.subflows.extend(open.filter_map(|socket| row(now, socket, addresses)));
             }
         }
-        record
-    }
-
-    fn record_subflows(&mut self, record: &mut MonitorRecord) {
-        if self.side == Side::Server {
-            return;
+        match events.recv(next_record.since(now)) {
+            Ok(Some(event)) => record.events.push((clock.now(), RunEvent::Kernel(side, event))),
+            Ok(None) => {}
+            Err(EventError::Io(_)) => break,
+            Err(fault) => record.events.push((clock.now(), RunEvent::KernelFault(side, fault.to_string()))),
         }
-        let t_ns = self.clock.now().as_nanos();
-        let sockets = self.diag.sockets().unwrap_or_default();
-        let open = sockets.iter().filter(|socket| socket.tcp.state == TcpState::Established);
-        record.subflows.extend(open.filter_map(|socket| self.row(t_ns, socket)));
     }
+    Ok(record)
+}
 
-    fn row(&self, t_ns: u64, socket: &SocketInfo) -> Option<TcpInfoRow> {
-        let path = self.path(socket.local.ip())?;
-        let micros = |duration: Duration| u32::try_from(duration.as_micros()).unwrap_or(u32::MAX);
-        Some(TcpInfoRow {
-            t_ns,
-            path: PathId(path as u8),
-            subflow: None,
-            local: socket.local.to_string(),
-            remote: socket.remote.to_string(),
-            token: socket.mptcp.map_or(0, |mptcp| mptcp.token_local),
-            backup: socket.mptcp.is_some_and(|mptcp| mptcp.backup_local() || mptcp.backup_remote()),
-            rtt_us: micros(socket.tcp.rtt),
-            rttvar_us: micros(socket.tcp.rttvar),
-            cwnd: socket.tcp.cwnd,
-            unacked: socket.tcp.unacked,
-            lost: socket.tcp.lost,
-            total_retrans: socket.tcp.total_retrans,
-            bytes_acked: socket.tcp.bytes_acked,
-            bytes_received: socket.tcp.bytes_received,
-            notsent_bytes: socket.tcp.notsent_bytes,
-            delivery_rate_bit_s: socket.tcp.delivery_rate_bit_s,
-        })
-    }
-
-    fn path(&self, address: IpAddr) -> Option<usize> {
-        self.addresses.iter().position(|known| *known == address.to_canonical())
-    }
+fn row(now: Instant, socket: &SocketInfo, addresses: &[IpAddr]) -> Option<TcpInfoRow> {
+    let path = addresses.iter().position(|known| *known == socket.local.ip().to_canonical())?;
+    let micros = |duration: Duration| u32::try_from(duration.as_micros()).unwrap_or(u32::MAX);
+    Some(TcpInfoRow {
+        t_ns: now.as_nanos(),
+        path: PathId(path as u8),
+        subflow: None,
+        local: socket.local.to_string(),
+        remote: socket.remote.to_string(),
+        token: socket.mptcp.map_or(0, |mptcp| mptcp.token_local),
+        backup: socket.mptcp.is_some_and(|mptcp| mptcp.backup_local() || mptcp.backup_remote()),
+        rtt_us: micros(socket.tcp.rtt),
+        rttvar_us: micros(socket.tcp.rttvar),
+        cwnd: socket.tcp.cwnd,
+        unacked: socket.tcp.unacked,
+        lost: socket.tcp.lost,
+        total_retrans: socket.tcp.total_retrans,
+        bytes_acked: socket.tcp.bytes_acked,
+        bytes_received: socket.tcp.bytes_received,
+        notsent_bytes: socket.tcp.notsent_bytes,
+        delivery_rate_bit_s: socket.tcp.delivery_rate_bit_s,
+    })
 }

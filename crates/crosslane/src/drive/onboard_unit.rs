@@ -2,7 +2,7 @@
 //! radios to a UDP port in the vehicle, as vanetza-nap does
 //! (`observe/vanetza.rs` reads it).
 
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, UdpSocket};
 
 use crosslane_sim::radio::access_link::Quality;
 use crosslane_sim::radio::cam;
@@ -19,19 +19,12 @@ const UNAVAILABLE: f64 = -1.0;
 
 /// The on-board unit. Its socket belongs to the namespace of the thread that
 /// created it.
-pub struct OnBoardUnit {
-    socket: UdpSocket,
-    to: SocketAddr,
-}
+pub struct OnBoardUnit(UdpSocket);
 
 impl OnBoardUnit {
     /// An on-board unit that sends to port 5051 of this namespace.
-    ///
-    /// # Errors
-    /// Socket errors.
     pub fn new() -> std::io::Result<OnBoardUnit> {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-        Ok(OnBoardUnit { socket, to: (Ipv4Addr::LOCALHOST, PORT).into() })
+        UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map(OnBoardUnit)
     }
 
     /// Decodes a received frame and sends its CAM; false if it is malformed.
@@ -51,7 +44,7 @@ impl OnBoardUnit {
 
     /// A missing listener is no fault: some strategies have no agent.
     fn send(&self, message: &Value) {
-        drop(self.socket.send_to(message.to_string().as_bytes(), self.to));
+        drop(self.0.send_to(message.to_string().as_bytes(), (Ipv4Addr::LOCALHOST, PORT)));
     }
 }
 

@@ -36,21 +36,17 @@ const QUEUE_PACKETS: u32 = 500;
 /// Socket that the program creates, and the folder that is hidden for it.
 const SOCKET: &str = "/var/run/wireguard/crosslane0.sock";
 const HIDDEN: &str = "/var/run";
-/// Longest time until the program is ready.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A tunnel that is up.
-pub struct PeerTunnels {
-    processes: Vec<Process>,
-}
+/// The programs of a tunnel that is up.
+pub struct PeerTunnels(Vec<Process>);
 
 struct Process {
     child: Child,
     log: PathBuf,
 }
 
-/// One endpoint of a tunnel.
 #[derive(Clone, Copy)]
 struct Endpoint<'a> {
     namespace: &'a Namespace,
@@ -61,9 +57,6 @@ struct Endpoint<'a> {
 
 /// Checks what a strategy's base needs, in a process that [may create
 /// namespaces](testbed::prepare_privileges); other bases need nothing.
-///
-/// # Errors
-/// What is missing, with a remedy.
 pub fn probe(base: &str) -> Result<()> {
     match base {
         "vxlan" => Namespace::new()?.enter(|| Wiring::open()?.add_vxlan(INTERFACE, VEHICLE, SERVER))?,
@@ -73,9 +66,6 @@ pub fn probe(base: &str) -> Result<()> {
 }
 
 /// The program's name and version, as it reports them.
-///
-/// # Errors
-/// It is missing, or does not start.
 #[expect(clippy::disallowed_methods, reason = "wireguard-go, a peer under test in a drive (decision 30)")]
 pub fn version() -> Result<String> {
     let output = Command::new(program()?).arg("--version").stdin(Stdio::null()).output();
@@ -86,21 +76,18 @@ pub fn version() -> Result<String> {
 impl PeerTunnels {
     /// Starts both endpoints; the output of their programs is written into
     /// `folder`.
-    ///
-    /// # Errors
-    /// What the kernel rejected or the program reported.
     pub fn start(scenario: &Scenario, strategy: &Strategy, folder: &Path, testbed: &Testbed) -> Result<PeerTunnels> {
         let path = vehicle_address(usize::from(scenario.single_path(strategy).0));
         let vehicle = Endpoint { namespace: &testbed.vehicle, name: "vehicle", outside: path, inside: VEHICLE };
         let server = Endpoint { namespace: &testbed.server, name: "server", outside: testbed::SERVER, inside: SERVER };
         let mtu = scenario.tunnel.mtu;
-        let mut processes = Vec::new();
         if strategy.base == Base::Vxlan {
             for (here, there) in [(vehicle, server), (server, vehicle)] {
                 here.namespace.enter(|| join_by_vxlan(here, there, mtu - VXLAN_BYTES))??;
             }
-            return Ok(PeerTunnels { processes });
+            return Ok(PeerTunnels(Vec::new()));
         }
+        let mut processes = Vec::new();
         let (program, keys) = (program()?, [PrivateKey::generate()?, PrivateKey::generate()?]);
         for (here, there, own, other) in [(vehicle, server, &keys[0], &keys[1]), (server, vehicle, &keys[1], &keys[0])]
         {
@@ -109,21 +96,17 @@ impl PeerTunnels {
             let start = || start_process(&program, log, &config, here, mtu - WIREGUARD_BYTES);
             processes.push(here.namespace.enter(start)??);
         }
-        Ok(PeerTunnels { processes })
+        Ok(PeerTunnels(processes))
     }
 
-    /// True while all of its programs run.
     pub fn are_running(&mut self) -> bool {
-        self.processes.iter_mut().all(|process| process.child.try_wait().is_ok_and(|ended| ended.is_none()))
+        self.0.iter_mut().all(|process| process.child.try_wait().is_ok_and(|ended| ended.is_none()))
     }
 
     /// Ends its programs and returns their CPU time; `None` if it has no program.
-    ///
-    /// # Errors
-    /// The output of a program that has exited before.
     pub fn finish(self) -> Result<Option<Duration>> {
         let mut cpu_time = None;
-        for mut process in self.processes {
+        for mut process in self.0 {
             process.check_running()?;
             // Nothing of it outlives the run, so it need not clean up.
             let time = end(&mut process.child, Signal::SIGKILL);

@@ -4,9 +4,6 @@ use std::io;
 use std::process::Command;
 
 /// This program, to be started with arguments.
-///
-/// # Errors
-/// The system does not name its file.
 #[expect(clippy::disallowed_methods, reason = "the program itself, not another one")]
 pub fn this_program() -> io::Result<Command> {
     std::env::current_exe().map(Command::new)

@@ -4,7 +4,7 @@ use crosslane_core::link::Direction;
 use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
 use crosslane_sim::record::metrics::{PacketSums, Recovery, throughput};
-use crosslane_sim::record::rows::{PacketRow, TcpInfoRow, ThroughputRow};
+use crosslane_sim::record::rows::{AgentRows, PacketRow, RunRecords, TcpInfoRow, ThroughputRow};
 use crosslane_sim::scenario::Scenario;
 
 use super::Plan;
@@ -14,7 +14,7 @@ use super::traffic::Delivered;
 use super::world::WorldRecord;
 use crate::error::Result;
 use crate::run_folder::events::RunEvent;
-use crate::run_folder::{self, Carried, Records};
+use crate::run_folder::{self, Records};
 use crate::summary::Outcome;
 use crate::testbed::emulator::{EmulatorReport, PacketRecord};
 use crate::testbed::packet::FlowTracker;
@@ -23,20 +23,13 @@ use crate::testbed::packet::FlowTracker;
 pub struct Raw {
     /// Events of both kernels, and the state of the vehicle's subflows.
     pub kernel: MonitorRecord,
-    /// The traffic.
     pub delivered: Delivered,
-    /// Record of the world and the links.
     pub world: WorldRecord,
-    /// What the wires delivered over time.
     pub wire_throughput: Vec<ThroughputRow>,
-    /// The agents.
     pub agents: Finished,
 }
 
 /// Writes the records and returns the outcome.
-///
-/// # Errors
-/// A record cannot be written.
 pub fn summarize(scenario: &Scenario, names: &[String], plan: &Plan, mut raw: Raw) -> Result<Outcome> {
     let packets = packet_rows(std::mem::take(&mut raw.world.packets));
     let samples = std::mem::take(&mut raw.world.samples);
@@ -46,14 +39,15 @@ pub fn summarize(scenario: &Scenario, names: &[String], plan: &Plan, mut raw: Ra
     samples.iter().for_each(|sample| sums.note_sample(sample));
     packets.iter().for_each(|packet| sums.note(packet));
     for (path, counts) in &raw.world.wires {
-        for (direction, count) in [Direction::Up, Direction::Down].into_iter().zip(counts) {
+        for (direction, count) in Direction::BOTH.into_iter().zip(counts) {
             let bytes = [count.sent_bytes, count.delivered_bytes];
             sums.note_count(*path, direction, bytes, count.dropped_packets);
         }
     }
     let Delivered { messages, skipped, duplicates } = raw.delivered;
-    let carried = Carried { messages: &messages, skipped, duplicates, sums: &sums };
-    let mut metrics = run_folder::measure(scenario, plan.entry.seed, names, &agent.rows, &carried)?;
+    let AgentRows { decisions, alarms } = &agent.rows;
+    let evaluated = RunRecords { messages: &messages, decisions, alarms, duplicates };
+    let mut metrics = run_folder::measure(scenario, plan.entry.seed, names, &evaluated, &sums, skipped)?;
     if let Some(report) = report {
         metrics.insert("lateness_us.p99".into(), f64::from(report.lateness_us_p99));
         metrics.insert("stall_us.max".into(), f64::from(report.stall_us_max));
@@ -68,8 +62,8 @@ pub fn summarize(scenario: &Scenario, names: &[String], plan: &Plan, mut raw: Ra
     let kernel_events = raw.kernel.events.into_iter().filter(|(at, _)| *at <= end);
     let reason = report.and_then(EmulatorReport::invalid_reason);
     let invalid = reason.clone().map(|reason| (end, RunEvent::Invalid(reason)));
-    let events = agent.events.into_iter().chain(kernel_events).chain(raw.agents.gateway.events).chain(invalid);
-    let events = events.collect();
+    let agent_events = agent.events.into_iter();
+    let events = agent_events.chain(kernel_events).chain(raw.agents.gateway.events).chain(invalid).collect();
     number_subflows(&mut raw.kernel.subflows, &packets);
     let (links, tcp_info) = (raw.world.links, raw.kernel.subflows);
     let throughput = throughput(&packets).into_iter().chain(raw.wire_throughput).collect();

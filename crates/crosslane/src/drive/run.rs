@@ -9,29 +9,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crosslane_core::time::Instant;
 use crosslane_sim::simulation::Side;
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike;
+use nix::sys::resource::UsageWho;
 
-use super::Plan;
+use super::agent_process::cpu_time;
 use super::agents::Agents;
-use super::interface_outages;
-use super::keep;
 use super::kernel_path_manager::{prepare_server, prepare_vehicle};
-use super::monitor::{Monitor, MonitorRecord};
-use super::peer_tunnels;
+use super::monitor::{MonitorRecord, monitor};
 use super::results::{self, Raw};
 use super::traffic::{EndpointConfig, TrafficEndpoints};
-use super::tunnel;
-use super::wire_monitor;
 use super::world::EmulatedWorld;
+use super::{Plan, interface_outages, keep, peer_tunnels, tunnel, wire_monitor};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::netlink;
 use crate::run_folder::agent_file::Reader;
-use crate::scenario_file;
 use crate::summary::Outcome;
 use crate::testbed::wire::{Shape, WirePlan};
 use crate::testbed::{Namespace, PathPlan, SERVER, Testbed, contain, end_with, prepare_privileges, vehicle_address};
+use crate::{netlink, scenario_file};
 
 /// Checks what every run needs (privileges, namespaces, a kernel with MPTCP)
 /// and what strategies with these bases need in addition.
@@ -60,29 +54,20 @@ pub fn run_one(plan: &str) -> Result<ExitCode> {
     }
     let scenario = scenario_file::read(&plan.scenario, plan.data.as_deref())?;
     let Some(strategy) = scenario.strategy(&plan.entry.strategy) else {
-        return Err(Error::usage(
-            "planning a run",
-            format!("there is no strategy {:?}", plan.entry.strategy),
-            "name another",
-        ));
+        let cause = format!("there is no strategy {:?}", plan.entry.strategy);
+        return Err(Error::usage("planning a run", cause, "name another"));
     };
     std::fs::create_dir_all(&plan.folder)
         .map_err(|cause| Error::failure(format!("making {}", plan.folder.display()), cause))?;
     let run = Run::new(plan, scenario, strategy)?;
-    let outcome = run.execute()?;
-    let json = serde_json::to_string(&outcome).map_err(|cause| Error::failure("writing the outcome", cause))?;
+    let json = serde_json::to_string(&run.execute()?).map_err(|cause| Error::failure("writing the outcome", cause))?;
     println!("cpu {}\noutcome {json}", cpu_s());
     Ok(ExitCode::SUCCESS)
 }
 
 /// CPU time of this run and of the processes that it has started, in s.
 fn cpu_s() -> f64 {
-    let of = |who| {
-        getrusage(who).map_or(0.0, |usage| {
-            [usage.user_time(), usage.system_time()].iter().map(|time| time.num_microseconds() as f64 / 1e6).sum()
-        })
-    };
-    of(UsageWho::RUSAGE_SELF) + of(UsageWho::RUSAGE_CHILDREN)
+    (cpu_time(UsageWho::RUSAGE_SELF) + cpu_time(UsageWho::RUSAGE_CHILDREN)).as_secs_f64()
 }
 
 struct Run {
@@ -97,15 +82,11 @@ struct Run {
 impl Run {
     fn new(plan: Plan, scenario: Scenario, strategy: Strategy) -> Result<Run> {
         let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
-        let first = match strategy.keeps_to_one_path() {
-            true => scenario.single_path(&strategy),
-            false => scenario.first_path(),
-        };
-        let first = usize::from(first.0);
-        let metric = |place: usize| if place == first { 1 } else { 2 + place as u32 };
-        let paths =
-            names.iter().enumerate().map(|(place, name)| PathPlan { name: name.clone(), metric: metric(place) });
-        let paths: Vec<PathPlan> = paths.collect();
+        let one_path = strategy.keeps_to_one_path();
+        let first = if one_path { scenario.single_path(&strategy) } else { scenario.first_path() };
+        let metric = |place: usize| if place == usize::from(first.0) { 1 } else { 2 + place as u32 };
+        let plan_of = |(place, name): (usize, &String)| PathPlan { name: name.clone(), metric: metric(place) };
+        let paths: Vec<PathPlan> = names.iter().enumerate().map(plan_of).collect();
         let testbed = Testbed::with_wires(&paths, &wires(&scenario), scenario.tunnel.mtu)?;
         let addresses = (0..names.len()).map(|place| vehicle_address(place).into()).collect();
         Ok(Run { plan, scenario, strategy, names, addresses, testbed })
@@ -120,7 +101,7 @@ impl Run {
         self.testbed.server.enter(prepare_server)??;
         let mut agents = Agents::start(&self.scenario, &self.strategy, &self.plan.folder, &self.testbed)?;
         let world = EmulatedWorld::new(&self.scenario, self.plan.entry.seed, &mut self.testbed)?;
-        let clock = world.clock();
+        let clock = world.clock;
         let result = self.run_for_duration(clock, world, || agents.are_running());
         // An agent that exited early is the cause of any other failure.
         let end = Instant::from_secs_f64(self.scenario.duration_s);
@@ -169,10 +150,9 @@ impl Run {
             Side::Vehicle => &self.testbed.vehicle,
             Side::Server => &self.testbed.server,
         };
-        namespace.enter(|| Ok(Monitor::new(side, clock, &self.addresses)?.run(stop)))?
+        namespace.enter(|| monitor(side, clock, &self.addresses, stop))?
     }
 
-    /// Configuration of the traffic's endpoints for this strategy.
     fn endpoint_config(&self) -> EndpointConfig {
         let single = self.strategy.base == Base::Single;
         let tunnel = self.strategy.is_tunnel() || self.strategy.base.is_peer_tunnel();
@@ -186,7 +166,6 @@ impl Run {
     }
 }
 
-/// Shaping of the wires by the kernel.
 fn wires(scenario: &Scenario) -> BTreeMap<String, WirePlan> {
     let shape = |wire: &Wire| {
         let shape = |mbit_s: f64| Shape { bit_s: mbit_s * 1e6, queue_ms: wire.queue_ms };

@@ -5,7 +5,7 @@ use std::fs::DirBuilder;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crosslane_sim::scenario::{Scenario, TunnelParams};
 use toml::{Table, Value};
@@ -22,7 +22,6 @@ pub const VEHICLE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 pub const PREFIX: u8 = 24;
 /// Interface of the tunnel on both sides.
 pub const INTERFACE: &str = "crosslane0";
-/// UDP port of the gateway.
 const PORT: u16 = 4760;
 /// Folder of the keys in the run's folder; removed when the run ends.
 const KEYS: &str = "keys";
@@ -31,17 +30,11 @@ const KEYS: &str = "keys";
 /// removed on drop.
 pub struct Keys {
     folder: PathBuf,
-    /// Public key of the vehicle.
     vehicle: String,
-    /// Public key of the gateway.
     gateway: String,
 }
 
 impl Keys {
-    /// Creates new keys in the folder of a run.
-    ///
-    /// # Errors
-    /// A file cannot be written.
     pub fn make(run: &Path) -> Result<Keys> {
         let folder = run.join(KEYS);
         // A run that was killed leaves its keys behind.
@@ -69,9 +62,8 @@ impl Drop for Keys {
 /// Creates a private key in a new file and returns the public key.
 fn make_key(file: &Path) -> Result<String> {
     let failure = |cause: &dyn std::fmt::Display| Error::failure("making a key of the tunnel", cause);
-    let mut keygen = this_program().map_err(|cause| failure(&cause))?;
-    let output = keygen.arg("keygen").arg("--out").arg(file).stdin(Stdio::null()).output();
-    let output = output.map_err(|cause| failure(&cause))?;
+    let keygen = |mut program: Command| program.arg("keygen").arg("--out").arg(file).stdin(Stdio::null()).output();
+    let output = this_program().and_then(keygen).map_err(|cause| failure(&cause))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().trim_start_matches("crosslane: ").to_string();
     match output.status.success() {
         true => Ok(text(&output.stdout)),

@@ -6,7 +6,8 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::peer_tunnels;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::output;
 
 /// Settings that influence a result, read where `drive` runs; the namespaces
 /// of a run start with the kernel's defaults.
@@ -23,17 +24,12 @@ const SETTINGS: [&str; 8] = [
 
 /// Writes `versions.json`, with the version of the program that these bases
 /// need.
-///
-/// # Errors
-/// Names the file and the cause.
 pub fn write(folder: &Path, bases: &BTreeSet<String>) -> Result<()> {
-    let file = folder.join("versions.json");
     let mut versions = versions();
     if bases.contains(peer_tunnels::PROGRAM) {
         versions[peer_tunnels::PROGRAM] = peer_tunnels::version()?.into();
     }
-    let text = format!("{versions:#}\n");
-    std::fs::write(&file, text).map_err(|cause| Error::failure(format!("writing {}", file.display()), cause))
+    output::write(&folder.join("versions.json"), format!("{versions:#}\n"))
 }
 
 fn versions() -> Value {

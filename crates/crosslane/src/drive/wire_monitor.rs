@@ -14,9 +14,6 @@ use crate::error::Result;
 use crate::testbed::Testbed;
 
 /// Reads the counters of the wires until `stop`; `names` are those of the paths.
-///
-/// # Errors
-/// The kernel does not return its counters.
 pub fn monitor(testbed: &Testbed, names: &[String], clock: Clock, stop: &AtomicBool) -> Result<Vec<ThroughputRow>> {
     let mut rows = Vec::new();
     let mut before = vec![[0; 2]; testbed.wires.len()];

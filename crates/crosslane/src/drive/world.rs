@@ -15,20 +15,17 @@ use super::onboard_unit::OnBoardUnit;
 use crate::clock::{Clock, unix_s};
 use crate::error::{Error, Result};
 use crate::testbed::Testbed;
-use crate::testbed::emulator::{
-    Control, EmulatedLink, Emulator, EmulatorReport, PacketRecord, PacketSource, packet_channel,
-};
+use crate::testbed::emulator::{Control, EmulatedLink, Emulator, EmulatorReport, PacketRecord, packet_channel};
 use crate::testbed::realtime::become_realtime;
 use crate::testbed::wire::WireCount;
 
 /// Real-time priority of the traffic and the world; the emulator's is higher.
 pub const PRIORITY: i32 = 5;
-/// Interval of progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// World, emulator and on-board unit.
 pub struct EmulatedWorld {
-    clock: Clock,
+    /// The clock of the run, which starts with the emulator.
+    pub clock: Clock,
     world: World,
     /// `None` if every path is a wire.
     emulation: Option<Emulation>,
@@ -40,7 +37,6 @@ pub struct EmulatedWorld {
     links: Vec<LinkRow>,
 }
 
-/// The emulator and the recorder of its packets.
 struct Emulation {
     emulator: Emulator,
     control: Control,
@@ -49,23 +45,17 @@ struct Emulation {
 
 /// What was recorded of the world and the links.
 pub struct WorldRecord {
-    /// Rows for `samples.arrow`.
     pub samples: Vec<SampleRow>,
-    /// Rows for `links.arrow`.
     pub links: Vec<LinkRow>,
     /// Every packet that entered a link; `link` is the path's id.
     pub packets: Vec<PacketRecord>,
     /// Counters of the wires: up, down.
     pub wires: Vec<(PathId, [WireCount; 2])>,
-    /// The emulator's report, if there was one.
     pub report: Option<EmulatorReport>,
 }
 
 impl EmulatedWorld {
     /// Creates the world and starts the emulator.
-    ///
-    /// # Errors
-    /// What is wrong with the scenario, or the system's error.
     pub fn new(scenario: &Scenario, seed: u64, testbed: &mut Testbed) -> Result<EmulatedWorld> {
         let mut world = World::new(scenario, seed)?;
         let mut first: BTreeMap<(PathId, Direction), DirectionParams> = BTreeMap::new();
@@ -86,24 +76,16 @@ impl EmulatedWorld {
             places[place] = Some(links.len());
             links.push(EmulatedLink { devices, link: Link::new(seed, &names[place], up, down) });
         }
-        let socket = testbed.vehicle.enter(OnBoardUnit::new)?;
-        let unit = socket.map_err(|cause| Error::failure("opening the on-board unit's socket", cause))?;
+        let unit = testbed.vehicle.enter(OnBoardUnit::new)?;
+        let unit = unit.map_err(|cause| Error::failure("opening the on-board unit's socket", cause))?;
         let clock = Clock::start();
         let emulation = if links.is_empty() { None } else { Some(Emulation::start(clock, links)?) };
         let (samples, links) = (Vec::new(), Vec::new());
         Ok(EmulatedWorld { clock, world, emulation, places, unit, names, samples, links })
     }
 
-    /// The clock of the run, which starts with the emulator.
-    pub fn clock(&self) -> Clock {
-        self.clock
-    }
-
     /// Runs for `duration_s` or until `should_continue` returns false, and prints the
     /// progress on standard output.
-    ///
-    /// # Errors
-    /// The emulator ended early.
     pub fn run(&mut self, duration_s: f64, mut should_continue: impl FnMut() -> bool) -> Result<()> {
         become_realtime(PRIORITY);
         let end = Instant::from_secs_f64(duration_s);
@@ -129,9 +111,6 @@ impl EmulatedWorld {
     }
 
     /// Ends the emulator and returns the records.
-    ///
-    /// # Errors
-    /// The emulator ended early.
     pub fn finish(self, testbed: &Testbed) -> Result<WorldRecord> {
         let (mut packets, report) = match self.emulation {
             Some(emulation) => emulation.stop(testbed).map(|(packets, report)| (packets, Some(report)))?,
@@ -192,7 +171,11 @@ impl EmulatedWorld {
 impl Emulation {
     fn start(clock: Clock, links: Vec<EmulatedLink>) -> Result<Emulation> {
         let (sink, source) = packet_channel();
-        let recorder = std::thread::spawn(move || collect(&source));
+        let recorder = std::thread::spawn(move || {
+            let mut packets = Vec::new();
+            while source.receive(|record| packets.push(*record)).is_some() {}
+            packets
+        });
         let emulator = Emulator::start(clock, links, Some(sink))?;
         let control = emulator.control();
         Ok(Emulation { emulator, control, recorder })
@@ -203,10 +186,4 @@ impl Emulation {
         let packets = self.recorder.join().map_err(|_| Error::failure("recording packets", "the thread panicked"))?;
         Ok((packets, report))
     }
-}
-
-fn collect(source: &PacketSource) -> Vec<PacketRecord> {
-    let mut packets = Vec::new();
-    while source.receive(|record| packets.push(*record)).is_some() {}
-    packets
 }

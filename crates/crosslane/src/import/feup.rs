@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-use super::fault::{At, Fault};
+use super::fault::Fault;
 use super::table::{BYTES, Column, FLAG, RSSI, Row, Table};
 use super::trace::{Point, Trace};
 
@@ -28,7 +28,7 @@ const NOTES: [&str; 5] = [
 ];
 
 /// The trace of one access point.
-pub(super) fn trace(text: &str, ap: &str) -> Result<Trace, At> {
+pub(super) fn trace(text: &str, ap: &str) -> Result<Trace, Fault> {
     let table = Table::open(text)?;
     let columns = Columns::find(&table)?;
     let mut pass = Pass { ap, client: None, points: Vec::new(), seconds_without_flow: 0 };
@@ -45,10 +45,14 @@ pub(super) fn trace(text: &str, ap: &str) -> Result<Trace, At> {
             known.insert(sender.to_owned());
         }
     }
-    if pass.points.is_empty() {
-        return Err(missing(ap, known));
+    match (pass.points.is_empty(), known.is_empty()) {
+        (false, _) => Ok(pass.into_trace(zero_ms)),
+        (true, true) => Err(Fault::no_samples("any access point")),
+        (true, false) => {
+            let known = known.into_iter().collect::<Vec<_>>().join(", ");
+            Err(Fault::new(format!("it has no access point `{ap}`"), format!("choose one of {known}")))
+        }
     }
-    Ok(pass.into_trace(zero_ms))
 }
 
 struct Columns {
@@ -69,7 +73,7 @@ struct Pass<'a> {
 }
 
 impl Columns {
-    fn find(table: &Table) -> Result<Columns, At> {
+    fn find(table: &Table) -> Result<Columns, Fault> {
         Ok(Columns {
             sender: table.column(&["senderId"])?,
             receiver: table.column(&["receiverId"])?,
@@ -82,11 +86,10 @@ impl Columns {
 }
 
 impl Pass<'_> {
-    fn take(&mut self, columns: &Columns, row: &Row, t_ms: i64) -> Result<(), At> {
+    fn take(&mut self, columns: &Columns, row: &Row, t_ms: i64) -> Result<(), Fault> {
         self.same_client(row.text(&columns.receiver)).map_err(|fault| fault.at(row.line))?;
         if let Some(last) = self.points.last().filter(|last| t_ms <= last.t_ms) {
-            let (before_s, now_s) = (last.t_ms as f64 / 1000.0, t_ms as f64 / 1000.0);
-            return Err(Fault::TimeBackwards { before_s, now_s }.at(row.line));
+            return Err(Fault::time_backwards(last.t_ms, t_ms).at(row.line));
         }
         let bytes = row.number(&columns.bytes, &BYTES)?;
         let rssi_dbm = row.number(&columns.rssi, &RSSI)?;
@@ -104,15 +107,12 @@ impl Pass<'_> {
     }
 
     fn same_client(&mut self, client: &str) -> Result<(), Fault> {
-        match &self.client {
-            None => self.client = Some(client.to_owned()),
-            Some(known) if known != client => {
-                let clients = [known.clone(), client.to_owned()];
-                return Err(Fault::SeveralClients { ap: self.ap.to_owned(), clients });
-            }
-            Some(_) => {}
+        let known = self.client.get_or_insert_with(|| client.to_owned());
+        if known == client {
+            return Ok(());
         }
-        Ok(())
+        let cause = format!("access point `{}` has sent to {known} and to {client}", self.ap);
+        Err(Fault::new(cause, "keep the lines of one client (column `receiverId`)"))
     }
 
     fn into_trace(self, zero_ms: i64) -> Trace {
@@ -125,11 +125,4 @@ impl Pass<'_> {
         ));
         Trace::new(format!("access point {} received by {client}", self.ap), notes, zero_ms, self.points)
     }
-}
-
-fn missing(ap: &str, known: BTreeSet<String>) -> At {
-    if known.is_empty() {
-        return Fault::NoSamples { of: "any access point".into() }.into();
-    }
-    Fault::NoSuchAccessPoint { ap: ap.to_owned(), known: known.into_iter().collect() }.into()
 }

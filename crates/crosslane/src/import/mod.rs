@@ -11,21 +11,16 @@ mod pam2025;
 mod table;
 mod trace;
 
-use std::fs::File;
-use std::io::Read;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::error::{Error, Result};
-use crate::output;
+use crate::{output, text_file};
 
-pub use fault::{Fault, ImportError, UnknownSource};
+use fault::{Fault, GIVE_A_RECORDING};
 pub use trace::Cut;
-
-/// Size limit of a recording, in bytes; the largest file of the data sets has
-/// 2.2 MB.
-pub const MAX_BYTES: u64 = 64 << 20;
 
 /// `crosslane import FORMAT FILE`.
 #[derive(Debug, Args)]
@@ -89,12 +84,15 @@ pub enum Source {
 
 impl Source {
     /// Reads `pam2025:att`, `pam2025:verizon` or `feup:AP`, as in `feup:ap2`.
-    pub fn parse(text: &str) -> Result<Source, UnknownSource> {
+    ///
+    /// # Errors
+    /// The text, and what can be written.
+    pub fn parse(text: &str) -> Result<Source, String> {
         match text.split_once(':') {
             Some(("pam2025", "att")) => Ok(Source::Pam2025(Operator::Att)),
             Some(("pam2025", "verizon")) => Ok(Source::Pam2025(Operator::Verizon)),
             Some(("feup", ap)) if !ap.is_empty() => Ok(Source::Feup(ap.to_owned())),
-            _ => Err(UnknownSource { given: text.to_owned() }),
+            _ => Err(unknown(text)),
         }
     }
 }
@@ -106,7 +104,7 @@ pub fn import_named(name: &Path) -> Option<Result<String>> {
     let text = name.to_str()?;
     let (file, part) = text.rsplit_once('#')?;
     let (source, from_s) = match part.rsplit_once('@') {
-        Some((source, from)) => (source, from.parse().map(Some).map_err(|_| UnknownSource { given: part.to_owned() })),
+        Some((source, from)) => (source, from.parse().map(Some).map_err(|_| unknown(part))),
         None => (part, Ok(None)),
     };
     let parsed = from_s.and_then(|from_s| Ok((Source::parse(source)?, Cut { from_s, to_s: None })));
@@ -120,7 +118,10 @@ pub fn import_named(name: &Path) -> Option<Result<String>> {
 ///
 /// `file_name` appears in the trace's comments and in errors. Equal arguments
 /// give equal output.
-pub fn import(source: &Source, cut: &Cut, text: &str, file_name: &str) -> Result<String, ImportError> {
+///
+/// # Errors
+/// What is wrong with the recording, its line, and the remedy (exit code 2).
+pub fn import(source: &Source, cut: &Cut, text: &str, file_name: &str) -> Result<String> {
     let traced = match source {
         Source::Pam2025(operator) => pam2025::trace(text, *operator),
         Source::Feup(ap) => feup::trace(text, ap),
@@ -130,13 +131,24 @@ pub fn import(source: &Source, cut: &Cut, text: &str, file_name: &str) -> Result
         trace.check_length()?;
         Ok(trace.to_csv(file_name))
     };
-    traced.and_then(written).map_err(|at| ImportError { file: file_name.to_owned(), line: at.line, fault: at.fault })
+    traced.and_then(written).map_err(|fault| fault.of(file_name))
 }
 
 /// Reads the recording at `path` and converts it into a trace.
 pub fn import_file(source: &Source, cut: &Cut, path: &Path) -> Result<String> {
-    let text = read(path)?;
-    Ok(import(source, cut, &text, &path.to_string_lossy())?)
+    let name = path.to_string_lossy();
+    let text = text_file::read(path).map_err(|cause| match cause.kind() {
+        ErrorKind::FileTooLarge => {
+            let cause = format!("it is larger than {} MiB", text_file::MAX_BYTES >> 20);
+            Fault::new(cause, GIVE_A_RECORDING).of(&name)
+        }
+        ErrorKind::InvalidData => Fault::binary().of(&name),
+        _ => {
+            let remedy = "give a recording of the data set (docs/guide/real-data.md)";
+            Error::usage(format!("importing {name}"), cause, remedy)
+        }
+    })?;
+    import(source, cut, &text, &name)
 }
 
 /// Runs `crosslane import`.
@@ -148,22 +160,14 @@ pub fn run(options: &Options) -> Result<()> {
     let cut = Cut { from_s: common.from_s, to_s: common.to_s };
     let trace = import_file(&source, &cut, &common.file)?;
     match &common.out {
-        Some(path) => {
-            std::fs::write(path, trace).map_err(|cause| Error::failure(format!("writing {}", path.display()), cause))
-        }
+        Some(path) => output::write(path, trace),
         None => output::print("printing the trace", &trace),
     }
 }
 
-fn read(path: &Path) -> Result<String> {
-    let attempt = || format!("importing {}", path.display());
-    let fault = |fault| ImportError { file: path.to_string_lossy().into_owned(), line: None, fault };
-    let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(|cause| {
-        Error::usage(attempt(), cause, "give a recording of the data set (docs/guide/real-data.md)")
-    })?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(fault(Fault::TooLarge).into());
-    }
-    String::from_utf8(bytes).map_err(|_| fault(Fault::Binary).into())
+fn unknown(part: &str) -> String {
+    format!(
+        "`{part}` is not a part of a recording; write pam2025:att, pam2025:verizon or feup:AP (as feup:ap2), with \
+         @SECONDS to begin later"
+    )
 }

@@ -14,7 +14,7 @@
 //! of one file are synchronous.
 
 use super::Operator;
-use super::fault::{At, Fault};
+use super::fault::Fault;
 use super::table::{Column, RATE, Row, Table};
 use super::trace::{Point, Trace};
 
@@ -27,10 +27,10 @@ const NOTES: [&str; 5] = [
 ];
 
 /// The trace of one operator.
-pub(super) fn trace(text: &str, operator: Operator) -> Result<Trace, At> {
+pub(super) fn trace(text: &str, operator: Operator) -> Result<Trace, Fault> {
     let table = Table::open(text)?;
     let (att, verizon) = (Side::find(&table, "_x")?, Side::find(&table, "_y")?);
-    let direction = if att.rate.name().starts_with("UL") { "uplink" } else { "downlink" };
+    let direction = if att.rate.name.starts_with("UL") { "uplink" } else { "downlink" };
     let (mut of_att, mut of_verizon) = (Vec::new(), Vec::new());
     for row in table.rows() {
         let row = row?;
@@ -47,7 +47,7 @@ pub(super) fn trace(text: &str, operator: Operator) -> Result<Trace, At> {
         Operator::Verizon => ("Verizon", of_verizon),
     };
     if points.is_empty() {
-        return Err(Fault::NoSamples { of: name.into() }.into());
+        return Err(Fault::no_samples(name));
     }
     let notes = NOTES.map(String::from).to_vec();
     Ok(Trace::new(format!("the {direction} of {name}"), notes, zero_ms, points))
@@ -61,7 +61,7 @@ struct Side {
 }
 
 impl Side {
-    fn find(table: &Table, suffix: &str) -> Result<Side, At> {
+    fn find(table: &Table, suffix: &str) -> Result<Side, Fault> {
         let column = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|name| format!("{name}{suffix}")).collect();
             table.column(&names.iter().map(String::as_str).collect::<Vec<_>>())
@@ -78,17 +78,14 @@ impl Side {
     }
 
     /// Adds the row's sample, if it has one; of equal times the first is used.
-    fn sample(&self, row: &Row, points: &mut Vec<Point>) -> Result<(), At> {
+    fn sample(&self, row: &Row, points: &mut Vec<Point>) -> Result<(), Fault> {
         if row.text(&self.time).is_empty() || row.text(&self.rate).is_empty() {
             return Ok(());
         }
         let (t_ms, rate) = (row.time_ms(&self.time)?, row.number(&self.rate, &RATE)?);
         match points.last() {
             Some(last) if t_ms == last.t_ms => return Ok(()),
-            Some(last) if t_ms < last.t_ms => {
-                let (before_s, now_s) = (last.t_ms as f64 / 1000.0, t_ms as f64 / 1000.0);
-                return Err(Fault::TimeBackwards { before_s, now_s }.at(row.line));
-            }
+            Some(last) if t_ms < last.t_ms => return Err(Fault::time_backwards(last.t_ms, t_ms).at(row.line)),
             _ => points.push(Point { t_ms, rate_mbit_s: Some(rate), rssi_dbm: None }),
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use csv::{ErrorKind, Position, Reader, ReaderBuilder, StringRecord};
 
-use super::fault::{At, Fault};
+use super::fault::{CORRECT_THE_LINE, Fault, GIVE_A_RECORDING};
 
 /// A recording's table, opened.
 pub(super) struct Table<'a> {
@@ -22,7 +22,7 @@ struct Lines<'a> {
 /// A column of the table.
 pub(super) struct Column {
     index: usize,
-    name: String,
+    pub name: String,
 }
 
 /// One line below the header.
@@ -49,32 +49,32 @@ pub(super) const FLAG: Quantity = Quantity { meaning: "a flag", min: 0.0, max: 1
 const SHOWN_CHARACTERS: usize = 40;
 
 impl<'a> Table<'a> {
-    pub fn open(text: &'a str) -> Result<Table<'a>, At> {
+    pub fn open(text: &'a str) -> Result<Table<'a>, Fault> {
         if text.starts_with("version https://git-lfs") {
-            return Err(Fault::LfsPointer.into());
+            let remedy = "run `git lfs pull` in the data set's repository";
+            return Err(Fault::new("it is a Git LFS pointer, not the recording", remedy));
         }
         if text.contains('\0') {
-            return Err(Fault::Binary.into());
+            return Err(Fault::binary());
         }
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut reader = ReaderBuilder::new().from_reader(text.as_bytes());
         let header = reader.headers().map_err(|error| fault(&error).at(1))?.clone();
         if header.is_empty() {
-            return Err(Fault::Empty.into());
+            return Err(Fault::new("it is empty", GIVE_A_RECORDING));
         }
         Ok(Table { reader, header, lines: Lines { text: text.as_bytes(), counted: 0, line: 1 } })
     }
 
     /// The first of `names` that the header has.
-    pub fn column(&self, names: &[&str]) -> Result<Column, At> {
+    pub fn column(&self, names: &[&str]) -> Result<Column, Fault> {
         let found = names.iter().find_map(|name| Some((self.header.iter().position(|cell| cell == *name)?, name)));
-        match found {
-            Some((index, name)) => Ok(Column { index, name: (*name).to_owned() }),
-            None => Err(Fault::MissingColumn { column: names.join("` or `") }.at(1)),
-        }
+        found
+            .map(|(index, name)| Column { index, name: (*name).to_owned() })
+            .ok_or_else(|| Fault::new(format!("it has no column `{}`", names.join("` or `")), GIVE_A_RECORDING).at(1))
     }
 
-    pub fn rows(self) -> impl Iterator<Item = Result<Row, At>> + use<'a> {
+    pub fn rows(self) -> impl Iterator<Item = Result<Row, Fault>> + use<'a> {
         let mut lines = self.lines;
         self.reader.into_records().map(move |read| match read {
             Ok(record) => Ok(Row { line: lines.of(record.position()), record }),
@@ -96,12 +96,6 @@ impl Lines<'_> {
     }
 }
 
-impl Column {
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-}
-
 impl Row {
     /// The cell's text, which can be empty.
     pub fn text(&self, column: &Column) -> &str {
@@ -109,22 +103,20 @@ impl Row {
     }
 
     /// The number in the cell.
-    pub fn number(&self, column: &Column, quantity: &Quantity) -> Result<f64, At> {
+    pub fn number(&self, column: &Column, quantity: &Quantity) -> Result<f64, Fault> {
         let cell = self.text(column);
         // A comparison with NaN is false: it is in no range.
         let number = cell.parse::<f64>().ok().filter(|number| (quantity.min..=quantity.max).contains(number));
         number.ok_or_else(|| {
-            Fault::Cell {
-                column: column.name.clone(),
-                cell: cell.chars().take(SHOWN_CHARACTERS).collect(),
-                wanted: format!("{} from {} to {}", quantity.meaning, quantity.min, quantity.max),
-            }
-            .at(self.line)
+            let Quantity { meaning, min, max } = quantity;
+            let cell: String = cell.chars().take(SHOWN_CHARACTERS).collect();
+            let cause = format!("`{cell}` in column `{}` is not {meaning} from {min} to {max}", column.name);
+            Fault::new(cause, CORRECT_THE_LINE).at(self.line)
         })
     }
 
     /// The Unix time in the cell, in ms.
-    pub fn time_ms(&self, column: &Column) -> Result<i64, At> {
+    pub fn time_ms(&self, column: &Column) -> Result<i64, Fault> {
         Ok((self.number(column, &UNIX_TIME)? * 1000.0).round() as i64)
     }
 }
@@ -132,8 +124,8 @@ impl Row {
 fn fault(error: &csv::Error) -> Fault {
     match *error.kind() {
         ErrorKind::UnequalLengths { expected_len, len, .. } => {
-            Fault::ColumnCount { expected: expected_len, found: len }
+            Fault::new(format!("{len} columns where the header has {expected_len}"), CORRECT_THE_LINE)
         }
-        _ => Fault::Binary,
+        _ => Fault::binary(),
     }
 }

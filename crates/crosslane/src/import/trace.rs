@@ -54,14 +54,14 @@ impl Trace {
     pub fn cut(mut self, cut: &Cut) -> Result<Trace, Fault> {
         let end_s = seconds(self.end_ms);
         let (from_s, to_s) = (cut.from_s.unwrap_or(0.0), cut.to_s.unwrap_or(end_s));
-        let all = cut.from_s.is_none() && cut.to_s.is_none();
-        // Also false for NaN.
-        let inside = 0.0 <= from_s && from_s < to_s && to_s <= end_s;
-        if all {
+        if *cut == Cut::default() {
             return Ok(self);
         }
+        // Also false for NaN.
+        let inside = 0.0 <= from_s && from_s < to_s && to_s <= end_s;
         if !inside {
-            return Err(Fault::CutOutside { from_s, to_s, end_s });
+            let cause = format!("it covers 0 to {end_s} s, not {from_s} to {to_s} s");
+            return Err(Fault::new(cause, "choose a beginning and a later end within it"));
         }
         let (from_ms, to_ms) = ((from_s * 1000.0).round() as i64, (to_s * 1000.0).round() as i64);
         let first_after = self.points.partition_point(|point| point.t_ms <= from_ms);
@@ -80,36 +80,30 @@ impl Trace {
     /// Whether a scenario can read it: `t_s` of a trace is at most [`MAX_S`].
     pub fn check_length(&self) -> Result<(), Fault> {
         let last_s = self.points.last().map_or(0.0, |last| seconds(last.t_ms));
-        if last_s > MAX_S { Err(Fault::TooLong { last_s }) } else { Ok(()) }
+        if last_s <= MAX_S {
+            return Ok(());
+        }
+        let cause = format!("its last sample is {last_s} s after its beginning, but a trace lasts at most {MAX_S} s");
+        Err(Fault::new(cause, "correct the time of the lines at fault, or cut it with --to-s"))
     }
 
     /// The trace in the format of `docs/reference/scenario.md`, comments first.
     pub fn to_csv(&self, file_name: &str) -> String {
         let file_name: String = file_name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-        let mut csv = format!(
-            "# Trace of {} in {file_name}, {} s to {} s\n",
+        let (from_s, end_s) = (seconds(self.from_ms), seconds(self.end_ms));
+        let gaps_ms = self.points.windows(2).map(|pair| pair[1].t_ms - pair[0].t_ms);
+        let longest_s = seconds(gaps_ms.max().unwrap_or(0));
+        let notes: String = self.notes.iter().map(|note| format!("# {note}\n")).collect();
+        let cell = |number: Option<f64>| number.map(|number| number.to_string()).unwrap_or_default();
+        let row =
+            |point: &Point| format!("{},{},,,{}\n", seconds(point.t_ms), cell(point.rate_mbit_s), cell(point.rssi_dbm));
+        format!(
+            "# Trace of {} in {file_name}, {from_s} s to {end_s} s\n{notes}\
+             # Longest time between samples: {longest_s} s; each sample applies until the next.\n\
+             t_s,rate_mbit_s,delay_ms,loss,rssi_dbm\n{}",
             self.subject,
-            seconds(self.from_ms),
-            seconds(self.end_ms)
-        );
-        for note in &self.notes {
-            csv.push_str(&format!("# {note}\n"));
-        }
-        csv.push_str(&format!(
-            "# Longest time between samples: {} s; each sample applies until the next.\n",
-            seconds(self.longest_gap_ms())
-        ));
-        csv.push_str("t_s,rate_mbit_s,delay_ms,loss,rssi_dbm\n");
-        for point in &self.points {
-            let cell = |number: Option<f64>| number.map(|number| number.to_string()).unwrap_or_default();
-            let (rate, rssi) = (cell(point.rate_mbit_s), cell(point.rssi_dbm));
-            csv.push_str(&format!("{},{rate},,,{rssi}\n", seconds(point.t_ms)));
-        }
-        csv
-    }
-
-    fn longest_gap_ms(&self) -> i64 {
-        self.points.windows(2).map(|pair| pair[1].t_ms - pair[0].t_ms).max().unwrap_or(0)
+            self.points.iter().map(row).collect::<String>()
+        )
     }
 }
 

@@ -7,16 +7,14 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use crosslane_core::mptcp::{AddressId, Subflow, Token};
-use netlink_packet_core::{
-    DefaultNla, Emitable, NLM_F_ACK, NLM_F_DUMP, NetlinkPayload, NetlinkSerializable, Parseable,
-};
+use netlink_packet_core::{DefaultNla, Emitable, NLM_F_ACK, NLM_F_DUMP, NetlinkSerializable, Parseable};
+use netlink_packet_sock_diag::SOCK_DIAG_BY_FAMILY;
 use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponseHeader, SocketId, StateFlags};
-use netlink_packet_sock_diag::{SOCK_DIAG_BY_FAMILY, SockDiagMessage};
 use netlink_sys::protocols::{NETLINK_ROUTE, NETLINK_SOCK_DIAG};
 use nix::errno::Errno;
 
 use super::links;
-use super::message::{DecodeError, Message, attributes, frame, request};
+use super::message::{DecodeError, Message, attributes, frame};
 pub use super::mptcp_info::MptcpInfo;
 use super::mptcp_info::{live_token, upper_layer};
 use super::socket::{CallError, Channel, CommandError, OpenError};
@@ -32,6 +30,8 @@ const RESPONSE_LEN: usize = 72;
 const SOCKET: &str = "a socket's description";
 const INET_DIAG_INFO: u16 = 2;
 const INET_DIAG_ULP_INFO: u16 = 19;
+/// `include/uapi/linux/sock_diag.h`: the socket is closed with a reset.
+const SOCK_DESTROY: u16 = 21;
 /// A socket is identified by its addresses, not by its cookie.
 const NO_COOKIE: [u8; 8] = [0xff; 8];
 
@@ -168,17 +168,12 @@ impl Diag {
     pub fn reset_destroyed(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<(), CommandError> {
         let id = exact(local, remote, 0);
         let mut is_owned = false;
-        let result = self.channel.call(
-            |sequence| request(SockDiagMessage::InetRequest(inet_request(id.clone())), NLM_F_ACK, sequence),
-            |message| {
-                is_owned = header(message.payload())?.0.inode != 0;
-                Ok(())
-            },
-        );
+        let result = self.channel.call(query(id.clone()), NLM_F_ACK, |message| {
+            is_owned = header(message.payload())?.0.inode != 0;
+            Ok(())
+        });
         let outcome = match result {
-            Ok(()) if is_owned => {
-                self.channel.call(|sequence| request(Reset(inet_request(id)), NLM_F_ACK, sequence), |_| Ok(()))
-            }
+            Ok(()) if is_owned => self.channel.call(Request { kind: SOCK_DESTROY, ..query(id) }, NLM_F_ACK, |_| Ok(())),
             other => other,
         };
         match outcome {
@@ -188,15 +183,14 @@ impl Diag {
     }
 
     fn query_connections(&mut self, id: SocketId, found: &mut BTreeMap<Token, Connection>) -> Result<(), CallError> {
-        self.channel.call(
-            |sequence| request(MptcpQuery(inet_request(id)), NLM_F_DUMP, sequence),
-            |message| {
-                if found.len() < MAX_SOCKETS {
-                    found.extend(Connection::decode(message)?.map(|connection| (connection.token, connection)));
-                }
-                Ok(())
-            },
-        )
+        // The protocol number does not fit into the request and follows it as `INET_DIAG_REQ_PROTOCOL`.
+        let protocol = DefaultNla::new(3, (libc::IPPROTO_MPTCP as u32).to_ne_bytes().to_vec());
+        self.channel.call(Request { attributes: vec![protocol], ..query(id) }, NLM_F_DUMP, |message| {
+            if found.len() < MAX_SOCKETS {
+                found.extend(Connection::decode(message)?.map(|connection| (connection.token, connection)));
+            }
+            Ok(())
+        })
     }
 
     fn exact(&mut self, local: SocketAddr, remote: SocketAddr, if_index: u32) -> Result<Option<SocketInfo>, CallError> {
@@ -219,16 +213,12 @@ impl Diag {
     }
 
     fn query(&mut self, id: SocketId, flags: u16, found: &mut Vec<SocketInfo>) -> Result<(), CallError> {
-        let query = inet_request(id);
-        self.channel.call(
-            |sequence| request(SockDiagMessage::InetRequest(query), flags, sequence),
-            |message| {
-                if found.len() < MAX_SOCKETS {
-                    found.push(SocketInfo::decode(message)?);
-                }
-                Ok(())
-            },
-        )
+        self.channel.call(query(id), flags, |message| {
+            if found.len() < MAX_SOCKETS {
+                found.push(SocketInfo::decode(message)?);
+            }
+            Ok(())
+        })
     }
 }
 
@@ -334,72 +324,39 @@ fn exact(local: SocketAddr, remote: SocketAddr, if_index: u32) -> SocketId {
     }
 }
 
-/// A request for connected or connecting sockets.
-fn inet_request(id: SocketId) -> InetRequest {
+/// A query for connected or connecting TCP sockets.
+fn query(id: SocketId) -> Request {
+    let states = StateFlags::all() - StateFlags::LISTEN - StateFlags::TIME_WAIT - StateFlags::CLOSE;
+    inet_request(libc::IPPROTO_TCP, ExtensionFlags::INFO, states, id)
+}
+
+/// A query for sockets of one protocol in these states.
+pub(super) fn inet_request(protocol: i32, extensions: ExtensionFlags, states: StateFlags, id: SocketId) -> Request {
     let family = if id.source_address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    InetRequest {
-        family: family as u8,
-        protocol: libc::IPPROTO_TCP as u8,
-        extensions: ExtensionFlags::INFO,
-        states: StateFlags::all() - StateFlags::LISTEN - StateFlags::TIME_WAIT - StateFlags::CLOSE,
-        socket_id: id,
-    }
+    let inet = InetRequest { family: family as u8, protocol: protocol as u8, extensions, states, socket_id: id };
+    Request { kind: SOCK_DIAG_BY_FAMILY, inet, attributes: Vec::new() }
 }
 
-/// The same request for MPTCP's own sockets, whose protocol number does not
-/// fit into the request and follows it as `INET_DIAG_REQ_PROTOCOL`.
-struct MptcpQuery(InetRequest);
-
-impl MptcpQuery {
-    fn protocol() -> DefaultNla {
-        DefaultNla::new(3, (libc::IPPROTO_MPTCP as u32).to_ne_bytes().to_vec())
-    }
+/// A request about sockets: `struct inet_diag_req_v2` and attributes.
+pub(super) struct Request {
+    kind: u16,
+    inet: InetRequest,
+    attributes: Vec<DefaultNla>,
 }
 
-impl NetlinkSerializable for MptcpQuery {
+impl NetlinkSerializable for Request {
     fn message_type(&self) -> u16 {
-        SOCK_DIAG_BY_FAMILY
+        self.kind
     }
 
     fn buffer_len(&self) -> usize {
-        self.0.buffer_len() + MptcpQuery::protocol().buffer_len()
+        self.inet.buffer_len() + self.attributes.as_slice().buffer_len()
     }
 
     fn serialize(&self, buffer: &mut [u8]) {
-        let (request, protocol) = buffer.split_at_mut(self.0.buffer_len());
-        self.0.emit(request);
-        MptcpQuery::protocol().emit(protocol);
-    }
-}
-
-impl From<MptcpQuery> for NetlinkPayload<MptcpQuery> {
-    fn from(query: MptcpQuery) -> Self {
-        NetlinkPayload::InnerMessage(query)
-    }
-}
-
-/// `SOCK_DESTROY`: the socket is closed with a reset.
-struct Reset(InetRequest);
-
-impl NetlinkSerializable for Reset {
-    fn message_type(&self) -> u16 {
-        /// `include/uapi/linux/sock_diag.h`
-        const SOCK_DESTROY: u16 = 21;
-        SOCK_DESTROY
-    }
-
-    fn buffer_len(&self) -> usize {
-        self.0.buffer_len()
-    }
-
-    fn serialize(&self, buffer: &mut [u8]) {
-        self.0.emit(buffer);
-    }
-}
-
-impl From<Reset> for NetlinkPayload<Reset> {
-    fn from(reset: Reset) -> Self {
-        NetlinkPayload::InnerMessage(reset)
+        let (inet, attributes) = buffer.split_at_mut(self.inet.buffer_len());
+        self.inet.emit(inet);
+        self.attributes.as_slice().emit(attributes);
     }
 }
 

@@ -11,7 +11,7 @@ use netlink_packet_core::{DefaultNla, NLM_F_ACK, NLM_F_DUMP};
 
 use super::family::{Address, Family, Request, address, attribute, flag, u32_attribute};
 use super::message::{Attribute, DecodeError, attributes};
-use super::socket::{CallError, CommandError, OpenError};
+use super::socket::{CommandError, OpenError};
 
 /// Maximum number of endpoints in the kernel's list (ids are 8 bits wide).
 pub const MAX_ENDPOINTS: usize = 255;
@@ -58,17 +58,6 @@ impl Endpoint {
             (self.fullmesh, flag::FULLMESH),
         ];
         bits.iter().filter(|(set, _)| *set).map(|(_, bit)| bit).sum()
-    }
-
-    fn nested(&self) -> DefaultNla {
-        let address = Address {
-            id: self.id.map(|id| id.0),
-            ip: Some(self.address),
-            port: 0,
-            flags: Some(self.flags()),
-            if_index: self.if_index,
-        };
-        address.nested(attribute::ADDR)
     }
 
     /// `None` for an entry that the kernel added itself, for a subflow that a
@@ -119,13 +108,13 @@ impl EndpointSocket {
             u32_attribute(attribute::RCV_ADD_ADDRS, limits.add_addr_accepted),
             u32_attribute(attribute::SUBFLOWS, limits.subflows),
         ];
-        self.request(5, attributes).map_err(CommandError::while_asked_to("set the limits of its path manager"))
+        self.request("set the limits of its path manager", 5, attributes)
     }
 
     /// The present limits.
     pub fn limits(&mut self) -> Result<Limits, CommandError> {
         let mut limits = Limits { subflows: 0, add_addr_accepted: 0 };
-        let result = self.query(6, NLM_F_ACK, |attribute| {
+        self.query("report the limits of its path manager", 6, NLM_F_ACK, |attribute| {
             match attribute.kind {
                 attribute::RCV_ADD_ADDRS => {
                     limits.add_addr_accepted = attribute.u32("MPTCP_PM_ATTR_RCV_ADD_ADDRS")?;
@@ -134,22 +123,22 @@ impl EndpointSocket {
                 _ => {}
             }
             Ok(())
-        });
-        result.map_err(CommandError::while_asked_to("report the limits of its path manager"))?;
+        })?;
         Ok(limits)
     }
 
     /// Adds an endpoint; the kernel also opens its subflows on present
     /// connections. `EEXIST` if the address has an endpoint already.
     pub fn add(&mut self, endpoint: &Endpoint) -> Result<(), CommandError> {
-        self.request(1, vec![endpoint.nested()]).map_err(CommandError::while_asked_to("add an endpoint"))
+        let (id, if_index) = (endpoint.id.map(|id| id.0), endpoint.if_index);
+        let address = Address { id, ip: Some(endpoint.address), port: 0, flags: Some(endpoint.flags()), if_index };
+        self.request("add an endpoint", 1, vec![address.nested(attribute::ADDR)])
     }
 
     /// Removes an endpoint by its id; the kernel closes its subflows.
     pub fn remove(&mut self, id: AddressId) -> Result<(), CommandError> {
         let address = Address { id: Some(id.0), ..Address::default() };
-        self.request(2, vec![address.nested(attribute::ADDR)])
-            .map_err(CommandError::while_asked_to("remove an endpoint"))
+        self.request("remove an endpoint", 2, vec![address.nested(attribute::ADDR)])
     }
 
     /// Sets or clears the backup flag of an endpoint. It reaches every
@@ -157,40 +146,41 @@ impl EndpointSocket {
     pub fn set_backup(&mut self, address: IpAddr, backup: bool) -> Result<(), CommandError> {
         let flags = Some(if backup { flag::BACKUP } else { 0 });
         let address = Address { ip: Some(address), flags, ..Address::default() };
-        self.request(7, vec![address.nested(attribute::ADDR)])
-            .map_err(CommandError::while_asked_to("change an endpoint's priority"))
+        self.request("change an endpoint's priority", 7, vec![address.nested(attribute::ADDR)])
     }
 
     /// Removes all endpoints.
     pub fn flush(&mut self) -> Result<(), CommandError> {
-        self.request(4, Vec::new()).map_err(CommandError::while_asked_to("remove all endpoints"))
+        self.request("remove all endpoints", 4, Vec::new())
     }
 
     /// All endpoints that a program or user added, [`MAX_ENDPOINTS`] at most.
     pub fn list(&mut self) -> Result<Vec<Endpoint>, CommandError> {
         let mut found = Vec::new();
-        let result = self.query(3, NLM_F_DUMP, |attribute| {
+        self.query("list its endpoints", 3, NLM_F_DUMP, |attribute| {
             if attribute.kind == attribute::ADDR && found.len() < MAX_ENDPOINTS {
                 found.extend(Endpoint::decode(attribute.value)?);
             }
             Ok(())
-        });
-        result.map_err(CommandError::while_asked_to("list its endpoints"))?;
+        })?;
         Ok(found)
     }
 
-    fn request(&mut self, command: u8, attributes: Vec<DefaultNla>) -> Result<(), CallError> {
-        self.family.call(Request { command, attributes }, NLM_F_ACK, |_| Ok(()))
+    fn request(&mut self, attempt: &'static str, command: u8, attributes: Vec<DefaultNla>) -> Result<(), CommandError> {
+        let result = self.family.call(Request { command, attributes }, NLM_F_ACK, |_| Ok(()));
+        result.map_err(CommandError::while_asked_to(attempt))
     }
 
     fn query(
         &mut self,
+        attempt: &'static str,
         command: u8,
         flags: u16,
         mut on_attribute: impl FnMut(Attribute<'_>) -> Result<(), DecodeError>,
-    ) -> Result<(), CallError> {
-        self.family.call(Request { command, attributes: Vec::new() }, flags, |bytes| {
+    ) -> Result<(), CommandError> {
+        let result = self.family.call(Request { command, attributes: Vec::new() }, flags, |bytes| {
             attributes("an answer of mptcp_pm", bytes).try_for_each(|attribute| on_attribute(attribute?))
-        })
+        });
+        result.map_err(CommandError::while_asked_to(attempt))
     }
 }

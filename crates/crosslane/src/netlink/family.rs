@@ -12,17 +12,14 @@ use netlink_packet_generic::{GenlFamily, GenlMessage};
 use netlink_sys::protocols::NETLINK_GENERIC;
 use nix::errno::Errno;
 
-use super::message::{DecodeError, Message, frame, request};
+use super::message::{DecodeError, Message, frame};
 use super::socket::{CallError, Channel, OpenError};
 
-/// Name of the family.
 const NAME: &str = "mptcp_pm";
-/// Name of the multicast group for events.
 const EVENTS: &str = "mptcp_pm_events";
 /// Length of the generic netlink header in bytes.
 pub(super) const GENERIC_HEADER_LEN: usize = 4;
 
-/// Attributes of requests and of replies.
 pub(super) mod attribute {
     pub const ADDR: u16 = 1;
     pub const RCV_ADD_ADDRS: u16 = 2;
@@ -55,9 +52,7 @@ pub(super) mod flag {
 /// A request of the family: a command and its attributes.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
-    /// The command's number.
     pub command: u8,
-    /// Its attributes.
     pub attributes: Vec<DefaultNla>,
 }
 
@@ -86,11 +81,11 @@ impl Emitable for Request {
 }
 
 impl Request {
-    /// The request in bytes, for the family with the id `family` on this kernel.
-    pub fn encode(self, family: u16, flags: u16, sequence: u32) -> Vec<u8> {
+    /// The request as a message for the family with the id `family` on this kernel.
+    pub fn message(self, family: u16) -> GenlMessage<Request> {
         let mut message = GenlMessage::from_payload(self);
         message.set_resolved_family_id(family);
-        request(message, flags, sequence)
+        message
     }
 }
 
@@ -109,16 +104,13 @@ impl Address {
     /// The address as the nested attribute `kind`.
     pub fn nested(self, kind: u16) -> DefaultNla {
         let mut nested = Vec::new();
-        match self.ip {
-            Some(IpAddr::V4(ip)) => {
-                nested.push(u16_attribute(address::FAMILY, libc::AF_INET as u16));
-                nested.push(DefaultNla::new(address::ADDR4, ip.octets().to_vec()));
-            }
-            Some(IpAddr::V6(ip)) => {
-                nested.push(u16_attribute(address::FAMILY, libc::AF_INET6 as u16));
-                nested.push(DefaultNla::new(address::ADDR6, ip.octets().to_vec()));
-            }
-            None => {}
+        if let Some(ip) = self.ip {
+            let (family, kind, octets) = match ip {
+                IpAddr::V4(ip) => (libc::AF_INET, address::ADDR4, ip.octets().to_vec()),
+                IpAddr::V6(ip) => (libc::AF_INET6, address::ADDR6, ip.octets().to_vec()),
+            };
+            nested.push(u16_attribute(address::FAMILY, family as u16));
+            nested.push(DefaultNla::new(kind, octets));
         }
         nested.extend(self.id.map(|id| DefaultNla::new(address::ID, vec![id])));
         nested.extend((self.port != 0).then(|| u16_attribute(address::PORT, self.port)));
@@ -150,24 +142,27 @@ pub(super) struct Family {
 impl Family {
     /// Opens a socket and looks up the ids of the family and of its group.
     pub fn open() -> Result<Family, OpenError> {
-        let mut family = Family { channel: Channel::open(NETLINK_GENERIC)?, id: 0, events: None };
+        let (mut channel, mut id, mut events) = (Channel::open(NETLINK_GENERIC)?, 0, None);
         let query = GenlCtrl { cmd: GenlCtrlCmd::GetFamily, nlas: vec![GenlCtrlAttrs::FamilyName(NAME.to_owned())] };
-        let mut found = Vec::new();
-        let result = family.channel.call(
-            |sequence| request(GenlMessage::from_payload(query), NLM_F_ACK, sequence),
-            |message| {
-                found.extend(control_attributes(message)?);
-                Ok(())
-            },
-        );
+        let result = channel.call(GenlMessage::from_payload(query), NLM_F_ACK, |message| {
+            for attribute in control_attributes(message)? {
+                match attribute {
+                    GenlCtrlAttrs::FamilyId(found) => id = found,
+                    GenlCtrlAttrs::McastGroups(groups) => {
+                        events = groups.iter().find_map(|group| events_group(group)).or(events);
+                    }
+                    _ => {}
+                }
+            }
+            Ok(())
+        });
         match result {
             Err(cause) if cause.errno() == Some(Errno::ENOENT) => {
                 return Err(OpenError::Absent("the generic netlink family mptcp_pm"));
             }
             other => other?,
         }
-        found.into_iter().for_each(|attribute| family.apply(attribute));
-        Ok(family)
+        Ok(Family { channel, id, events })
     }
 
     /// Id of the multicast group for events.
@@ -183,21 +178,9 @@ impl Family {
         flags: u16,
         mut on_reply: impl FnMut(&[u8]) -> Result<(), DecodeError>,
     ) -> Result<(), CallError> {
-        let id = self.id;
-        self.channel.call(
-            |sequence| request.encode(id, flags, sequence),
-            |message| on_reply(message.payload().get(GENERIC_HEADER_LEN..).unwrap_or_default()),
-        )
-    }
-
-    fn apply(&mut self, attribute: GenlCtrlAttrs) {
-        match attribute {
-            GenlCtrlAttrs::FamilyId(id) => self.id = id,
-            GenlCtrlAttrs::McastGroups(groups) => {
-                self.events = groups.iter().find_map(|group| events_group(group)).or(self.events);
-            }
-            _ => {}
-        }
+        self.channel.call(request.message(self.id), flags, |message| {
+            on_reply(message.payload().get(GENERIC_HEADER_LEN..).unwrap_or_default())
+        })
     }
 }
 

@@ -11,17 +11,13 @@ use netlink_packet_route::address::AddressMessage;
 use netlink_packet_route::link::LinkMessage;
 use netlink_sys::protocols::NETLINK_ROUTE;
 
-use super::message::{DecodeError, Message, attributes, frame, request};
+use super::message::{DecodeError, Message, attributes, frame};
 use super::socket::{CallError, Channel, OpenError};
-use super::subscription::{Stream, Subscription};
+use super::subscription::Subscription;
+use super::tcp_info::u32_at;
 
 /// Maximum number of messages in one snapshot; further ones are dropped.
 pub const MAX_NOTICES: usize = 4096;
-
-/// Events of interfaces and addresses, for a thread that waits for them.
-pub type LinkSocket = Subscription<Notice>;
-/// Events of interfaces and addresses, in tokio.
-pub type LinkStream = Stream<Notice>;
 
 /// A present state; a repeated notice changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,18 +57,25 @@ pub struct AddressEvent {
 
 /// Subscribes to the events of this thread's network namespace and returns the
 /// present state: links, then addresses. Changes meanwhile appear in both.
-pub fn monitor() -> Result<(Vec<Notice>, LinkSocket), OpenError> {
+pub fn monitor() -> Result<(Vec<Notice>, Subscription<Notice>), OpenError> {
     let groups = [libc::RTNLGRP_LINK, libc::RTNLGRP_IPV4_IFADDR, libc::RTNLGRP_IPV6_IFADDR];
     let socket = Subscription::open(NETLINK_ROUTE, &groups, decode)?;
-    let present = Channel::open(NETLINK_ROUTE)?;
-    Ok((dump(present)?, socket))
+    Ok((snapshot()?, socket))
 }
 
 /// The present state of this thread's network namespace: links, then
 /// addresses. For use after lost events ([`super::EventError::Overrun`]).
 pub fn snapshot() -> Result<Vec<Notice>, OpenError> {
-    let present = Channel::open(NETLINK_ROUTE)?;
-    Ok(dump(present)?)
+    let mut channel = Channel::open(NETLINK_ROUTE)?;
+    let mut found = Vec::new();
+    let mut keep = |notice| {
+        if found.len() < MAX_NOTICES {
+            found.push(notice);
+        }
+    };
+    each(&mut channel, RouteNetlinkMessage::GetLink(LinkMessage::default()), &mut keep)?;
+    each(&mut channel, RouteNetlinkMessage::GetAddress(AddressMessage::default()), &mut keep)?;
+    Ok(found)
 }
 
 /// Index of the interface that has `address`, if any.
@@ -85,26 +88,11 @@ pub(super) fn interface_of(channel: &mut Channel, address: IpAddr) -> Result<Opt
     Ok(found)
 }
 
-fn dump(mut channel: Channel) -> Result<Vec<Notice>, CallError> {
-    let mut found = Vec::new();
-    let mut keep = |notice| {
-        if found.len() < MAX_NOTICES {
-            found.push(notice);
-        }
-    };
-    each(&mut channel, RouteNetlinkMessage::GetLink(LinkMessage::default()), &mut keep)?;
-    each(&mut channel, RouteNetlinkMessage::GetAddress(AddressMessage::default()), &mut keep)?;
-    Ok(found)
-}
-
 fn each(channel: &mut Channel, query: RouteNetlinkMessage, mut on_notice: impl FnMut(Notice)) -> Result<(), CallError> {
-    channel.call(
-        |sequence| request(query, NLM_F_DUMP, sequence),
-        |message| {
-            decode(message.bytes)?.into_iter().for_each(&mut on_notice);
-            Ok(())
-        },
-    )
+    channel.call(query, NLM_F_DUMP, |message| {
+        decode(message.bytes)?.into_iter().for_each(&mut on_notice);
+        Ok(())
+    })
 }
 
 /// The notice in one netlink message; `None` if it has another subject.
@@ -123,10 +111,10 @@ pub fn decode(bytes: &[u8]) -> Result<Option<Notice>, DecodeError> {
 /// `struct ifinfomsg`: family, type (16 bits), index, flags, change.
 fn link(payload: &[u8], present: bool) -> Result<Notice, DecodeError> {
     const LINK: &str = "an interface's description";
-    let Some((header, rest)) = payload.split_first_chunk::<16>() else {
+    let Some((header, rest)) = payload.split_at_checked(16) else {
         return Err(frame(LINK, payload, "shorter than struct ifinfomsg"));
     };
-    let [_, if_index, flags, _] = words(header);
+    let (if_index, flags) = (u32_at(header, 4), u32_at(header, 8));
     let running = (libc::IFF_UP | libc::IFF_RUNNING) as u32;
     let mut name = String::new();
     for attribute in attributes(LINK, rest) {
@@ -164,14 +152,6 @@ fn address(payload: &[u8], present: bool) -> Result<Option<Notice>, DecodeError>
     let if_index = u32::from_ne_bytes(index);
     let usable = present && flags & unsettled == 0;
     Ok(local.or(address).map(|address| Notice::Address(AddressEvent { if_index, address, prefix_len, usable })))
-}
-
-fn words(header: &[u8; 16]) -> [u32; 4] {
-    let mut words = [0; 4];
-    for (word, bytes) in words.iter_mut().zip(header.chunks_exact(4)) {
-        *word = bytes.try_into().map_or(0, u32::from_ne_bytes);
-    }
-    words
 }
 
 #[cfg(test)]

@@ -70,14 +70,11 @@ impl fmt::Display for KernelError {
 impl std::error::Error for KernelError {}
 
 /// A request in bytes.
-pub(crate) fn request<T>(payload: T, flags: u16, sequence: u32) -> Vec<u8>
-where
-    T: NetlinkSerializable + Into<NetlinkPayload<T>>,
-{
+pub(super) fn request_bytes(payload: impl NetlinkSerializable, flags: u16, sequence: u32) -> Vec<u8> {
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST | flags;
     header.sequence_number = sequence;
-    let mut message = NetlinkMessage::new(header, payload.into());
+    let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(payload));
     message.finalize();
     let mut bytes = vec![0; message.buffer_len()];
     message.serialize(&mut bytes);
@@ -89,7 +86,6 @@ where
 pub(crate) struct Message<'a> {
     /// Header and payload.
     pub bytes: &'a [u8],
-    /// Message type.
     pub kind: u16,
     /// Sequence number of the request it answers.
     pub sequence: u32,
@@ -158,9 +154,7 @@ pub(super) fn messages(datagram: &[u8]) -> impl Iterator<Item = Result<Message<'
 #[derive(Clone, Copy)]
 pub(super) struct Attribute<'a> {
     message: &'static str,
-    /// Type.
     pub kind: u16,
-    /// Value.
     pub value: &'a [u8],
 }
 
@@ -177,7 +171,6 @@ pub(super) fn attributes<'a>(
 }
 
 impl Attribute<'_> {
-    /// The value as one byte.
     pub fn u8(self, name: &'static str) -> Result<u8, DecodeError> {
         self.array(name).map(u8::from_ne_bytes)
     }

@@ -30,7 +30,6 @@ mod subscription;
 mod tcp_info;
 pub mod udp;
 
-pub(crate) use message::request;
 pub use message::{DecodeError, KernelError};
 pub use probe::{PathManager, ProbeError, probe, select_path_manager, selected_path_manager};
 pub use route::{Route, Wiring};

@@ -18,12 +18,8 @@ pub struct MptcpInfo {
     pub local_id: u8,
     /// Id of the peer's address.
     pub remote_id: u8,
-    /// Next relative sequence number to send on this subflow.
-    pub relative_write_seq: u32,
     /// Data sequence number at the start of the current mapping.
     pub map_seq: u64,
-    /// Relative subflow sequence number at its start.
-    pub map_subflow_seq: u32,
     /// Length of the mapping in bytes.
     pub map_len: u16,
     /// `MPTCP_SUBFLOW_FLAG_*`.
@@ -103,9 +99,7 @@ impl MptcpInfo {
         match attribute.kind {
             1 => self.token_remote = attribute.u32("MPTCP_SUBFLOW_ATTR_TOKEN_REM")?,
             2 => self.token_local = attribute.u32("MPTCP_SUBFLOW_ATTR_TOKEN_LOC")?,
-            3 => self.relative_write_seq = attribute.u32("MPTCP_SUBFLOW_ATTR_RELWRITE_SEQ")?,
             4 => self.map_seq = attribute.u64("MPTCP_SUBFLOW_ATTR_MAP_SEQ")?,
-            5 => self.map_subflow_seq = attribute.u32("MPTCP_SUBFLOW_ATTR_MAP_SFSEQ")?,
             7 => self.map_len = attribute.u16("MPTCP_SUBFLOW_ATTR_MAP_DATALEN")?,
             8 => self.flags = attribute.u32("MPTCP_SUBFLOW_ATTR_FLAGS")?,
             9 => self.remote_id = attribute.u8("MPTCP_SUBFLOW_ATTR_ID_REM")?,

@@ -15,14 +15,12 @@ use netlink_sys::protocols::NETLINK_GENERIC;
 use nix::errno::Errno;
 
 use super::family::{Address, Family, GENERIC_HEADER_LEN, Request, attribute, flag, u32_attribute};
-use super::message::{Attribute, DecodeError, FIRST_PROTOCOL_TYPE, Message, attributes, frame};
+use super::message::{Attribute, DecodeError, FIRST_PROTOCOL_TYPE, Message, attributes, frame, request_bytes};
 use super::socket::{CallError, CommandError, OpenError};
-use super::subscription::{Stream, Subscription};
+use super::subscription::Subscription;
 
 /// Events, for a thread that waits for them.
 pub type EventSocket = Subscription<Event>;
-/// Events, in tokio.
-pub type EventStream = Stream<Event>;
 
 /// Subscribes to the events of all connections of this thread's network
 /// namespace. Needs CAP_NET_ADMIN there.
@@ -96,25 +94,25 @@ pub fn decode(bytes: &[u8]) -> Result<Option<Event>, DecodeError> {
         return Err(frame("an mptcp_pm event", payload, "no generic netlink header"));
     };
     let event = match header[0] {
-        1 => Fields::read("MPTCP_EVENT_CREATED", rest)?.created()?,
-        2 => Fields::read("MPTCP_EVENT_ESTABLISHED", rest)?.established()?,
-        3 => Fields::read("MPTCP_EVENT_CLOSED", rest)?.closed()?,
-        6 => Fields::read("MPTCP_EVENT_ANNOUNCED", rest)?.announced()?,
-        7 => Fields::read("MPTCP_EVENT_REMOVED", rest)?.removed()?,
-        10 => Fields::read("MPTCP_EVENT_SUB_ESTABLISHED", rest)?.subflow_established()?,
-        11 => Fields::read("MPTCP_EVENT_SUB_CLOSED", rest)?.subflow_closed()?,
-        13 => Fields::read("MPTCP_EVENT_SUB_PRIORITY", rest)?.subflow_priority()?,
-        15 => Event::ListenerCreated { local: Fields::read("MPTCP_EVENT_LISTENER_CREATED", rest)?.local()? },
-        16 => Event::ListenerClosed { local: Fields::read("MPTCP_EVENT_LISTENER_CLOSED", rest)?.local()? },
+        1 => "MPTCP_EVENT_CREATED",
+        2 => "MPTCP_EVENT_ESTABLISHED",
+        3 => "MPTCP_EVENT_CLOSED",
+        6 => "MPTCP_EVENT_ANNOUNCED",
+        7 => "MPTCP_EVENT_REMOVED",
+        10 => "MPTCP_EVENT_SUB_ESTABLISHED",
+        11 => "MPTCP_EVENT_SUB_CLOSED",
+        13 => "MPTCP_EVENT_SUB_PRIORITY",
+        15 => "MPTCP_EVENT_LISTENER_CREATED",
+        16 => "MPTCP_EVENT_LISTENER_CLOSED",
         _ => return Ok(None),
     };
-    Ok(Some(event))
+    Fields::read(event, rest)?.event(header[0])
 }
 
 /// `command` in bytes, for the family with the id `family`, with a request for an
 /// acknowledgement.
 pub fn encode(command: &Command, family: u16, sequence: u32) -> Vec<u8> {
-    request(command).encode(family, NLM_F_ACK, sequence)
+    request_bytes(request(command).message(family), NLM_F_ACK, sequence)
 }
 
 /// The attributes of an event.
@@ -166,40 +164,26 @@ impl Fields {
         Ok(())
     }
 
-    fn created(self) -> Result<Event, DecodeError> {
-        let (token, subflow) = (self.token()?, self.first_subflow()?);
-        Ok(Event::Created { token, subflow, server_side: self.server_side })
-    }
-
-    fn established(self) -> Result<Event, DecodeError> {
-        let (token, subflow) = (self.token()?, self.first_subflow()?);
-        Ok(Event::Established { token, subflow, server_side: self.server_side })
-    }
-
-    fn closed(self) -> Result<Event, DecodeError> {
-        Ok(Event::Closed { token: self.token()? })
-    }
-
-    fn announced(self) -> Result<Event, DecodeError> {
-        let ip = self.need(self.remote_ip, "MPTCP_ATTR_DADDR4")?;
-        let remote = SocketAddr::new(ip, self.remote_port.unwrap_or(0));
-        Ok(Event::Announced { token: self.token()?, remote_id: self.remote_id()?, remote })
-    }
-
-    fn removed(self) -> Result<Event, DecodeError> {
-        Ok(Event::Removed { token: self.token()?, remote_id: self.remote_id()? })
-    }
-
-    fn subflow_established(self) -> Result<Event, DecodeError> {
-        Ok(Event::SubflowEstablished { token: self.token()?, subflow: self.subflow()? })
-    }
-
-    fn subflow_closed(self) -> Result<Event, DecodeError> {
-        Ok(Event::SubflowClosed { token: self.token()?, subflow: self.subflow()?, error: self.error })
-    }
-
-    fn subflow_priority(self) -> Result<Event, DecodeError> {
-        Ok(Event::SubflowPriority { token: self.token()?, subflow: self.subflow()? })
+    /// The event of this number; `None` if it is unknown.
+    fn event(&self, number: u8) -> Result<Option<Event>, DecodeError> {
+        let server_side = self.server_side;
+        Ok(Some(match number {
+            1 => Event::Created { token: self.token()?, subflow: self.first_subflow()?, server_side },
+            2 => Event::Established { token: self.token()?, subflow: self.first_subflow()?, server_side },
+            3 => Event::Closed { token: self.token()? },
+            6 => {
+                let ip = self.need(self.remote_ip, "MPTCP_ATTR_DADDR4")?;
+                let remote = SocketAddr::new(ip, self.remote_port.unwrap_or(0));
+                Event::Announced { token: self.token()?, remote_id: self.remote_id()?, remote }
+            }
+            7 => Event::Removed { token: self.token()?, remote_id: self.remote_id()? },
+            10 => Event::SubflowEstablished { token: self.token()?, subflow: self.subflow()? },
+            11 => Event::SubflowClosed { token: self.token()?, subflow: self.subflow()?, error: self.error },
+            13 => Event::SubflowPriority { token: self.token()?, subflow: self.subflow()? },
+            15 => Event::ListenerCreated { local: self.local()? },
+            16 => Event::ListenerClosed { local: self.local()? },
+            _ => return Ok(None),
+        }))
     }
 
     /// The first subflow, whose ids are 0 (RFC 8684 §3.4.1) and not reported.

@@ -2,17 +2,17 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::address::{AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
-use netlink_packet_route::route::RouteMessage;
+use netlink_packet_route::route::RouteScope;
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use nix::errno::Errno;
 use rtnetlink::{AddressMessageBuilder, LinkUnspec, LinkVxlan, RouteMessageBuilder};
 
-use super::{Channel, request};
+use super::Channel;
 use crate::error::{Error, Result};
 
 /// VXLAN network identifier, and the port of RFC 7348.
@@ -76,16 +76,13 @@ impl Wiring {
         let attempt = format!("looking up the interface {name}");
         let mut found = None;
         let query = RouteNetlinkMessage::GetLink(LinkUnspec::new_with_name(name).build());
-        let result = self.channel.call(
-            |sequence| request(query, NLM_F_ACK, sequence),
-            |reply| {
-                found = netlink_packet_core::NetlinkMessage::<RouteNetlinkMessage>::deserialize(reply.bytes).ok();
-                Ok(())
-            },
-        );
+        let result = self.channel.call(query, NLM_F_ACK, |reply| {
+            found = NetlinkMessage::<RouteNetlinkMessage>::deserialize(reply.bytes).ok();
+            Ok(())
+        });
         result.map_err(|cause| Error::failure(&attempt, cause))?;
         match found.map(|message| message.payload) {
-            Some(netlink_packet_core::NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link))) => Ok(link),
+            Some(NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link))) => Ok(link),
             _ => Err(Error::failure(attempt, "the kernel's reply has another subject")),
         }
     }
@@ -99,7 +96,7 @@ impl Wiring {
     pub fn add_vxlan(&mut self, name: &str, local: Ipv4Addr, remote: Ipv4Addr) -> Result<()> {
         let vxlan = LinkVxlan::new(name, VXLAN_NETWORK).local(local).remote(remote).port(VXLAN_PORT).learning(false);
         let (message, flags) = (RouteNetlinkMessage::NewLink(vxlan.build()), NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL);
-        let result = self.channel.call(|sequence| request(message, flags, sequence), |_| Ok(()));
+        let result = self.channel.call(message, flags, |_| Ok(()));
         let attempt = format!("creating the VXLAN interface {name}");
         result.map_err(|cause| match cause.errno() {
             Some(Errno::EOPNOTSUPP) => {
@@ -125,11 +122,8 @@ impl Wiring {
     pub fn set_up(&mut self, interface: &str, up: bool) -> Result<()> {
         let message = LinkUnspec::new_with_name(interface);
         let (message, word) = if up { (message.up(), "up") } else { (message.down(), "down") };
-        self.change(
-            format!("setting the interface {interface} {word}"),
-            RouteNetlinkMessage::SetLink(message.build()),
-            0,
-        )
+        let attempt = format!("setting the interface {interface} {word}");
+        self.change(attempt, RouteNetlinkMessage::SetLink(message.build()), 0)
     }
 
     /// Adds an address to an interface, usable at once.
@@ -162,8 +156,8 @@ impl Wiring {
     /// # Errors
     /// The kernel rejects it.
     pub fn add_route(&mut self, route: Route) -> Result<()> {
-        let mut builder =
-            RouteMessageBuilder::<Ipv4Addr>::new().output_interface(route.interface).priority(route.metric);
+        let builder = RouteMessageBuilder::<Ipv4Addr>::new();
+        let mut builder = builder.output_interface(route.interface).priority(route.metric).scope(RouteScope::Link);
         if let Some(to) = route.to {
             builder = builder.destination_prefix(to, 32);
         }
@@ -173,13 +167,11 @@ impl Wiring {
         if let Some(table) = route.table {
             builder = builder.table_id(table);
         }
-        let mut message: RouteMessage = builder.build();
-        message.header.scope = netlink_packet_route::route::RouteScope::Link;
         let attempt = match route.to {
             Some(to) => format!("adding the route to {to}"),
             None => "adding a default route".to_owned(),
         };
-        self.change(attempt, RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL)
+        self.change(attempt, RouteNetlinkMessage::NewRoute(builder.build()), NLM_F_CREATE | NLM_F_EXCL)
     }
 
     /// Adds a rule: packets from `source` use the routes of `table`.
@@ -197,9 +189,8 @@ impl Wiring {
     }
 
     fn change(&mut self, attempt: String, message: RouteNetlinkMessage, flags: u16) -> Result<()> {
-        self.channel
-            .call(|sequence| request(message, NLM_F_ACK | flags, sequence), |_| Ok(()))
-            .map_err(|cause| Error::failure(attempt, cause))
+        let result = self.channel.call(message, NLM_F_ACK | flags, |_| Ok(()));
+        result.map_err(|cause| Error::failure(attempt, cause))
     }
 }
 

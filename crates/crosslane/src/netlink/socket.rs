@@ -4,13 +4,13 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use netlink_packet_core::{NLMSG_DONE, NLMSG_ERROR};
+use netlink_packet_core::{NLMSG_DONE, NLMSG_ERROR, NetlinkSerializable};
 use netlink_sys::{Socket, SocketAddr};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use socket2::SockRef;
 
-use super::message::{DecodeError, KernelError, Message, frame, messages};
+use super::message::{DecodeError, KernelError, Message, frame, messages, request_bytes};
 
 /// Buffer size for one datagram; the kernel's dumps do not exceed it.
 pub(super) const DATAGRAM_LEN: usize = 32 * 1024;
@@ -109,17 +109,18 @@ impl Channel {
         Ok(Channel { socket, sequence: 0, buffer: vec![0; DATAGRAM_LEN] })
     }
 
-    /// Sends the request built from a sequence number and passes every message
-    /// of the reply to `on_reply`. The request must ask for a dump or for an
-    /// acknowledgement: either marks the end. A reply is read to its end even
-    /// if part of it is malformed, or the kernel would find the socket busy.
+    /// Sends a request and passes every message of the reply to `on_reply`. `flags`
+    /// must ask for a dump or for an acknowledgement: either marks the end. A reply
+    /// is read to its end even if part of it is malformed, or the kernel would find
+    /// the socket busy.
     pub fn call(
         &mut self,
-        request: impl FnOnce(u32) -> Vec<u8>,
+        payload: impl NetlinkSerializable,
+        flags: u16,
         mut on_reply: impl FnMut(Message<'_>) -> Result<(), DecodeError>,
     ) -> Result<(), CallError> {
         self.sequence = self.sequence.wrapping_add(1);
-        self.socket.send(&request(self.sequence), 0)?;
+        self.socket.send(&request_bytes(payload, flags, self.sequence), 0)?;
         let mut outcome = Ok(());
         loop {
             let length = receive(&self.socket, &mut self.buffer)?;

@@ -42,7 +42,7 @@ impl TcpState {
         )
     }
 
-    pub(super) fn from_kernel(number: u8) -> TcpState {
+    fn from_kernel(number: u8) -> TcpState {
         match number {
             1 => TcpState::Established,
             2 => TcpState::SynSent,
@@ -66,28 +66,14 @@ pub struct TcpInfo {
     pub state: TcpState,
     /// Consecutive retransmissions of the oldest segment by timer.
     pub backoff: u8,
-    /// Retransmission timeout.
-    pub rto: Duration,
-    /// Largest segment sent, in bytes of payload.
-    pub send_mss: u32,
     /// Segments sent and not yet acknowledged.
     pub unacked: u32,
     /// Segments considered lost.
     pub lost: u32,
-    /// Segments retransmitted and not yet acknowledged.
-    pub retrans: u32,
-    /// Time since data was last sent, with a resolution of 1 ms to 4 ms, as for the next two.
-    pub last_data_sent: Duration,
-    /// Time since data was last received.
-    pub last_data_received: Duration,
-    /// Time since an acknowledgement was last received.
-    pub last_ack_received: Duration,
     /// Smoothed round-trip time.
     pub rtt: Duration,
     /// Mean deviation of the round-trip time.
     pub rttvar: Duration,
-    /// Slow-start threshold in segments.
-    pub ssthresh: u32,
     /// Congestion window in segments.
     pub cwnd: u32,
     /// Retransmissions since the beginning.
@@ -96,61 +82,38 @@ pub struct TcpInfo {
     pub bytes_acked: u64,
     /// Bytes received in order since the beginning.
     pub bytes_received: u64,
-    /// Segments sent since the beginning.
-    pub segments_sent: u32,
-    /// Segments received since the beginning.
-    pub segments_received: u32,
     /// Bytes in the queue that have never been sent.
     pub notsent_bytes: u32,
     /// Minimum round-trip time of the last minutes.
     pub min_rtt: Duration,
     /// Delivery rate, most recent sample, in bit/s.
     pub delivery_rate_bit_s: u64,
-    /// True if that sample was limited by the application, not the path.
-    pub app_limited: bool,
     /// Segments delivered since the beginning.
     pub delivered: u32,
     /// Bytes of payload sent since the beginning, retransmissions included.
     pub bytes_sent: u64,
-    /// Bytes of payload retransmitted since the beginning.
-    pub bytes_retrans: u64,
-    /// The peer's receive window in bytes.
-    pub send_window: u32,
 }
 
 impl TcpInfo {
     /// Reads a `struct tcp_info` of any length.
     pub fn parse(bytes: &[u8]) -> TcpInfo {
         let micros = |offset| Duration::from_micros(u64::from(u32_at(bytes, offset)));
-        let millis = |offset| Duration::from_millis(u64::from(u32_at(bytes, offset)));
         TcpInfo {
             state: TcpState::from_kernel(u8_at(bytes, 0)),
             backoff: u8_at(bytes, 4),
-            rto: micros(8),
-            send_mss: u32_at(bytes, 16),
             unacked: u32_at(bytes, 24),
             lost: u32_at(bytes, 32),
-            retrans: u32_at(bytes, 36),
-            last_data_sent: millis(44),
-            last_data_received: millis(52),
-            last_ack_received: millis(56),
             rtt: micros(68),
             rttvar: micros(72),
-            ssthresh: u32_at(bytes, 76),
             cwnd: u32_at(bytes, 80),
             total_retrans: u32_at(bytes, 100),
             bytes_acked: u64_at(bytes, 120),
             bytes_received: u64_at(bytes, 128),
-            segments_sent: u32_at(bytes, 136),
-            segments_received: u32_at(bytes, 140),
             notsent_bytes: u32_at(bytes, 144),
             min_rtt: micros(148),
             delivery_rate_bit_s: u64_at(bytes, 160).saturating_mul(8),
-            app_limited: u8_at(bytes, 7) & 1 != 0,
             delivered: u32_at(bytes, 192),
             bytes_sent: u64_at(bytes, 200),
-            bytes_retrans: u64_at(bytes, 208),
-            send_window: u32_at(bytes, 228),
         }
     }
 }
@@ -159,7 +122,8 @@ fn u8_at(bytes: &[u8], offset: usize) -> u8 {
     bytes.get(offset).copied().unwrap_or(0)
 }
 
-fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+/// The number in host order at `offset`; 0 beyond the end.
+pub(super) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
     bytes.get(offset..).and_then(<[u8]>::first_chunk).map_or(0, |chunk| u32::from_ne_bytes(*chunk))
 }
 

@@ -4,12 +4,10 @@
 use std::io;
 
 use netlink_packet_core::NLM_F_DUMP;
-use netlink_packet_sock_diag::SockDiagMessage;
-use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, SocketId, StateFlags};
+use netlink_packet_sock_diag::inet::{ExtensionFlags, SocketId, StateFlags};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 
-use super::diag::header;
-use super::message::request;
+use super::diag::{header, inet_request};
 use super::socket::{CallError, Channel, CommandError};
 
 /// Maximum number of owners of one port; further ones are dropped.
@@ -43,24 +41,14 @@ impl UdpOwners {
     }
 
     fn query(&mut self, id: SocketId, found: &mut Vec<u32>) -> Result<(), CallError> {
-        let family = if id.source_address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-        let query = InetRequest {
-            family: family as u8,
-            protocol: libc::IPPROTO_UDP as u8,
-            extensions: ExtensionFlags::empty(),
-            states: StateFlags::all(),
-            socket_id: id,
-        };
-        self.channel.call(
-            |sequence| request(SockDiagMessage::InetRequest(query), NLM_F_DUMP, sequence),
-            |message| {
-                let (header, _) = header(message.payload())?;
-                if found.len() < MAX_OWNERS {
-                    found.push(header.uid);
-                }
-                Ok(())
-            },
-        )
+        let query = inet_request(libc::IPPROTO_UDP, ExtensionFlags::empty(), StateFlags::all(), id);
+        self.channel.call(query, NLM_F_DUMP, |message| {
+            let (header, _) = header(message.payload())?;
+            if found.len() < MAX_OWNERS {
+                found.push(header.uid);
+            }
+            Ok(())
+        })
     }
 }
 

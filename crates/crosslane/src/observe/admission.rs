@@ -82,17 +82,14 @@ impl Admission {
         if known.is_none() && !self.may_query(now) {
             return Err(RejectReason::Many(port));
         }
-        let verdict = self.check_owners(port, owners(port).map_err(RejectReason::Unknown)?);
-        self.remember(now, port, verdict.is_ok());
-        verdict
-    }
-
-    fn check_owners(&self, port: u16, owners: Vec<u32>) -> Result<(), RejectReason> {
-        match owners.iter().find(|user| !self.users.contains(user)) {
+        let owners = owners(port).map_err(RejectReason::Unknown)?;
+        let verdict = match owners.iter().find(|user| !self.users.contains(user)) {
             Some(user) => Err(RejectReason::User(*user)),
             None if owners.is_empty() => Err(RejectReason::Gone(port)),
             None => Ok(()),
-        }
+        };
+        self.remember(now, port, verdict.is_ok());
+        verdict
     }
 
     fn may_query(&mut self, now: Instant) -> bool {

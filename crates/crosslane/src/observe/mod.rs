@@ -26,11 +26,8 @@ pub async fn next(sources: &mut [Box<dyn Observer>]) -> Observation {
     }
     let mut pending: Vec<_> = sources.iter_mut().map(|source| source.next()).collect();
     poll_fn(|context| {
-        let ready = |source: &mut Pin<Box<dyn Future<Output = Observation> + '_>>| match source.as_mut().poll(context) {
-            Poll::Ready(observation) => Some(observation),
-            Poll::Pending => None,
-        };
-        pending.iter_mut().find_map(ready).map_or(Poll::Pending, Poll::Ready)
+        let mut polled = pending.iter_mut().map(|source| source.as_mut().poll(context));
+        polled.find(Poll::is_ready).unwrap_or(Poll::Pending)
     })
     .await
 }

@@ -24,7 +24,6 @@ const DESCRIPTORS_PER_SENDER: usize = 1 + MAX_OPEN;
 /// Interval of reports on rejected senders.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The places for senders.
 pub struct Places {
     limit: usize,
     taken: Mutex<Taken>,
@@ -100,11 +99,10 @@ impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut taken = self.places.lock();
         taken.senders -= 1;
-        if let Some(of_address) = taken.by_address.get_mut(&self.address) {
-            *of_address -= 1;
-            if *of_address == 0 {
-                taken.by_address.remove(&self.address);
-            }
+        let of_address = taken.by_address.entry(self.address).or_default();
+        *of_address -= 1;
+        if *of_address == 0 {
+            taken.by_address.remove(&self.address);
         }
     }
 }

@@ -9,9 +9,7 @@ use crosslane_core::time::Instant;
 use crosslane_sim::addresses::vehicle_address;
 use crosslane_sim::bounds::least_cost;
 use crosslane_sim::record::metrics::{Context, Objects, PacketSums, metrics};
-use crosslane_sim::record::rows::{
-    AgentRows, LinkRow, MessageRow, PacketRow, RunRecords, SampleRow, TcpInfoRow, ThroughputRow,
-};
+use crosslane_sim::record::rows::{LinkRow, MessageRow, PacketRow, RunRecords, SampleRow, TcpInfoRow, ThroughputRow};
 use crosslane_sim::scenario::Scenario;
 
 pub mod agent_file;
@@ -21,7 +19,7 @@ pub mod tables;
 use crate::error::Result;
 
 use events::RunEvent;
-use tables::{Events, RecordError, write_table};
+use tables::{write_events, write_table};
 
 /// The records of a run, each in order of time.
 #[derive(Clone, Debug, Default)]
@@ -46,38 +44,21 @@ pub struct Records {
 ///
 /// # Errors
 /// A file cannot be written.
-pub fn write(folder: &Path, names: &[String], records: Records) -> std::result::Result<(), RecordError> {
+pub fn write(folder: &Path, names: &[String], mut records: Records) -> Result<()> {
     let file = |name: &str| folder.join(name);
-    let Records { packets, throughput, samples, messages, links, tcp_info, mut events } = records;
-    write_table(&file("throughput.arrow"), names, throughput)?;
-    write_table(&file("packets.arrow"), names, packets)?;
-    write_table(&file("samples.arrow"), names, samples)?;
-    write_table(&file("links.arrow"), names, links)?;
-    write_table(&file("tcp_info.arrow"), names, tcp_info)?;
-    write_table(&file("messages.arrow"), names, messages)?;
-    events.sort_by_key(|(at, _)| *at);
+    write_table(&file("throughput.arrow"), names, &records.throughput, tables::throughput)?;
+    write_table(&file("packets.arrow"), names, &records.packets, tables::packets)?;
+    write_table(&file("samples.arrow"), names, &records.samples, tables::samples)?;
+    write_table(&file("links.arrow"), names, &records.links, tables::links)?;
+    write_table(&file("tcp_info.arrow"), names, &records.tcp_info, tables::tcp_info)?;
+    write_table(&file("messages.arrow"), names, &records.messages, tables::messages)?;
+    records.events.sort_by_key(|(at, _)| *at);
     let addresses: Vec<IpAddr> = (0..names.len()).map(|place| vehicle_address(place).into()).collect();
-    let mut lines = Events::create(&file("events.jsonl"))?;
-    for (at, event) in events {
-        lines.write(&event.line(at, names, &addresses))?;
-    }
-    lines.finish()
+    let lines = records.events.into_iter().map(|(at, event)| event.line(at, names, &addresses));
+    write_events(&file("events.jsonl"), lines)
 }
 
-/// The traffic of a run.
-#[derive(Clone, Copy, Debug)]
-pub struct Carried<'a> {
-    /// Its messages or objects.
-    pub messages: &'a [MessageRow],
-    /// Messages that were due but never written.
-    pub skipped: u64,
-    /// Number of duplicate datagrams; `None` for other traffic.
-    pub duplicates: Option<u64>,
-    /// Its packets.
-    pub sums: &'a PacketSums,
-}
-
-/// The metrics of a run, from the agent's decisions and alarms and the traffic.
+/// The metrics of a run, from its records, its packets, and the number of messages that were due but never written.
 ///
 /// # Errors
 /// The world that the optimum needs cannot be created again.
@@ -85,16 +66,14 @@ pub fn measure(
     scenario: &Scenario,
     seed: u64,
     names: &[String],
-    agent: &AgentRows,
-    carried: &Carried,
+    records: &RunRecords,
+    sums: &PacketSums,
+    skipped: u64,
 ) -> Result<BTreeMap<String, f64>> {
-    let Carried { messages, skipped, duplicates, sums } = *carried;
-    let AgentRows { decisions, alarms } = agent;
-    let records = RunRecords { messages, decisions, alarms, duplicates };
-    let starts_ns: Vec<u64> = messages.iter().map(|object| object.sent_ns).collect();
+    let starts_ns: Vec<u64> = records.messages.iter().map(|object| object.sent_ns).collect();
     let optimum = least_cost::of_run(scenario, seed, &starts_ns)?;
-    let objects = Objects::of(scenario, messages, optimum);
-    let mut found = metrics(&records, sums, &Context { objects, ..Context::of(scenario, names) });
+    let objects = Objects::of(scenario, records.messages, optimum);
+    let mut found = metrics(records, sums, &Context { objects, ..Context::of(scenario, names) });
     found.insert("messages.skipped".into(), skipped as f64);
     Ok(found)
 }

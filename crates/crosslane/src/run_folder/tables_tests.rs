@@ -36,10 +36,10 @@ fn read(file: &Path) -> Vec<RecordBatch> {
 }
 
 /// `name type` of each column, with `?` if it can be null.
-fn schema<R: Row>(file: &str) -> String {
+fn schema<R>(file: &str, columns: impl Fn(&[R], &[String]) -> Vec<Column>) -> String {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(file);
-    Table::<R>::create(&file, &names()).unwrap().finish().unwrap();
+    write_table(&file, &names(), &[], columns).unwrap();
     let reader = FileReader::try_new(File::open(&file).unwrap(), None).unwrap();
     let column = |field: &Arc<Field>| {
         let null = if field.is_nullable() { "?" } else { "" };
@@ -53,7 +53,7 @@ fn packets_are_read_as_written_over_several_batches() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("packets.arrow");
     let count = BATCH_ROWS as u64 + 3;
-    write_table(&file, &names(), (0..count).map(packet)).unwrap();
+    write_table(&file, &names(), &(0..count).map(packet).collect::<Vec<_>>(), packets).unwrap();
     let batches = read(&file);
     assert_eq!(batches.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(), [BATCH_ROWS, 3]);
     let last = &batches[1];
@@ -70,27 +70,27 @@ fn packets_are_read_as_written_over_several_batches() {
 #[test]
 fn the_columns_are_those_of_the_documentation() {
     assert_eq!(
-        schema::<PacketRow>("packets"),
+        schema("packets", packets),
         "t_ns UInt64, delivered_ns UInt64?, path Utf8, direction Utf8, ip_bytes UInt16, payload_bytes UInt16, \
          subflow UInt16?, tcp_seq UInt32, tcp_ack UInt32, tcp_flags UInt8, dsn UInt64?, data_ack UInt64?, \
          mptcp Utf8, drop Utf8?, tries UInt8"
     );
     assert_eq!(
-        schema::<ThroughputRow>("throughput"),
+        schema("throughput", throughput),
         "t_ns UInt64, path Utf8, direction Utf8, ip_bytes UInt64, payload_bytes UInt64, reinjected_bytes UInt64"
     );
     assert_eq!(
-        schema::<TcpInfoRow>("tcp_info"),
+        schema("tcp_info", tcp_info),
         "t_ns UInt64, path Utf8, subflow UInt16?, local Utf8, remote Utf8, token UInt32, backup Boolean, \
          rtt_us UInt32, rttvar_us UInt32, cwnd UInt32, unacked UInt32, lost UInt32, total_retrans UInt32, \
          bytes_acked UInt64, bytes_received UInt64, notsent_bytes UInt32, delivery_rate_bit_s UInt64"
     );
     assert_eq!(
-        schema::<MessageRow>("messages"),
+        schema("messages", messages),
         "number UInt64, sent_ns UInt64, written_ns UInt64?, received_ns UInt64?, size_bytes UInt32"
     );
     assert_eq!(
-        schema::<LinkRow>("links"),
+        schema("links", links),
         "t_ns UInt64, path Utf8, x_m Float64, y_m Float64, speed_m_s Float64, distance_m Float64?, \
          rssi_dbm Float32, up_mbit_s Float64, down_mbit_s Float64, delay_ms Float64, loss Float64, \
          sinr_db Float64?, rsrq_db Float64?, carrier_rssi_dbm Float64?, cell UInt8?"
@@ -102,7 +102,7 @@ fn samples_keep_their_signal_and_station() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("samples.arrow");
     let row = SampleRow { t_ns: 5, path: PathId(0), kind: SampleSource::Cam, rssi_dbm: -82.5, station: Some(1000) };
-    write_table(&file, &names(), [row]).unwrap();
+    write_table(&file, &names(), &[row], samples).unwrap();
     let batch = &read(&file)[0];
     let column = |name: &str| batch.column_by_name(name).unwrap();
     assert_eq!(column("rssi_dbm").as_primitive::<types::Float32Type>().value(0), -82.5);
@@ -113,7 +113,8 @@ fn samples_keep_their_signal_and_station() {
 #[test]
 fn a_full_disk_is_an_error_with_a_remedy() {
     let full = Path::new("/dev/full");
-    let error = write_table(full, &names(), (0..20_000).map(packet)).unwrap_err().to_string();
+    let error =
+        write_table(full, &names(), &(0..20_000).map(packet).collect::<Vec<_>>(), packets).unwrap_err().to_string();
     assert_eq!(
         error,
         "while writing /dev/full: No space left on device; free some space there or give another folder with --out"
@@ -124,12 +125,10 @@ fn a_full_disk_is_an_error_with_a_remedy() {
 fn an_event_is_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("events.jsonl");
-    let mut events = Events::create(&file).unwrap();
     let event = serde_json::json!({
         "t_s": 1.5, "source": "agent", "event": "decision", "path": "lte", "reason": "line\nbreak"
     });
-    events.write(&event).unwrap();
-    events.finish().unwrap();
+    write_events(&file, [event]).unwrap();
     let text = std::fs::read_to_string(&file).unwrap();
     assert_eq!(text.lines().count(), 1);
     let line: serde_json::Value = serde_json::from_str(&text).unwrap();

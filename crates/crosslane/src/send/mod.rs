@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use clap::ValueEnum;
 use crosslane_core::transfer::Late;
 use socket2::Socket;
 
@@ -45,8 +44,8 @@ pub struct Options {
     #[arg(long, value_name = "PATH=PRICE/GB,…", value_delimiter = ',', value_parser = plan::price)]
     cost: Vec<Price>,
     /// What to do with a file after its deadline.
-    #[arg(long, value_enum, default_value = "give-up")]
-    late: WhenLate,
+    #[arg(long, default_value = "give-up", value_parser = plan::late())]
+    late: Late,
     /// Interval at which the files are generated, one after another; without it, all at once.
     #[arg(long, value_name = "TIME", value_parser = plan::duration)]
     every: Option<Duration>,
@@ -54,32 +53,11 @@ pub struct Options {
     #[arg(long, value_name = "SOCKET")]
     agent: Option<String>,
     /// Congestion control; default: the kernel's.
-    #[arg(long, value_enum)]
-    congestion: Option<Congestion>,
+    #[arg(long, value_parser = ["cubic", "bbr"])]
+    congestion: Option<String>,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum WhenLate {
-    GiveUp,
-    Continue,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Congestion {
-    Cubic,
-    Bbr,
-}
-
-impl Congestion {
-    fn name(self) -> &'static str {
-        match self {
-            Congestion::Cubic => "cubic",
-            Congestion::Bbr => "bbr",
-        }
-    }
 }
 
 /// Sends the files; success if all are stored in time.
@@ -94,16 +72,12 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     steering.notes.iter().for_each(|note| eprintln!("crosslane: {note}"));
     let clock = Clock::start();
     let uploads = plan::uploads(options, clock.now());
-    let how = How { congestion: options.congestion.map(Congestion::name), interface: steering.interface.as_deref() };
+    let how = How { congestion: options.congestion.as_deref(), interface: steering.interface.as_deref() };
     let socket = connect(&targets, &how, clock, &stop)?;
     let agent = steering.connected();
     let mut report = Report::new(options, &socket, clock);
-    let late = match options.late {
-        WhenLate::GiveUp => Late::GiveUp,
-        WhenLate::Continue => Late::Continue,
-    };
     let mut files = Files::new(uploads, |news, sent| report.update(news, sent));
-    let result = sending::send(&socket, agent, &mut files, late, clock, &stop);
+    let result = sending::send(&socket, agent, &mut files, options.late, clock, &stop);
     let all = files.all().to_vec();
     report.finish(&all)?;
     result.map_err(message)?;

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use chrono::DateTime;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use crosslane_core::time::Instant;
+use crosslane_core::transfer::Late;
 use nix::net::if_::{if_nameindex, if_nametoindex};
 
 use super::Options;
@@ -15,7 +17,6 @@ use crate::error::{Error, Result};
 use crate::transfer::PORT;
 use crate::transfer::files::{FileContent, Upload};
 
-/// Deadline of a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Deadline {
     /// A time after it is generated.
@@ -31,7 +32,6 @@ pub(super) struct Price {
     pub per_gb: f64,
 }
 
-/// Longest valid time.
 const MAX_TIME: Duration = Duration::from_secs(10_000 * 3600);
 const READING: &str = "reading the command line";
 
@@ -46,9 +46,8 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         "h" => 3600.0,
         _ => return Err(format!("{text:?} is not a time; write 10s, 500ms, 2m or 1h")),
     };
-    let seconds =
-        number.parse::<f64>().map_err(|_| format!("{number:?} is not a number; write 10s, 500ms, 2m or 1h"))?;
-    match seconds * unit_s {
+    let number: f64 = number.parse().map_err(|_| format!("{number:?} is not a number; write 10s, 500ms, 2m or 1h"))?;
+    match number * unit_s {
         0.0 => Err("the time is 0; give more than 0".into()),
         seconds if seconds > MAX_TIME.as_secs_f64() => Err("give at most 10000h".into()),
         seconds => Ok(Duration::from_secs_f64(seconds)),
@@ -76,6 +75,12 @@ pub(super) fn price(text: &str) -> Result<Price, String> {
     Ok(Price { path: path.to_owned(), per_gb })
 }
 
+/// What to do with a file after its deadline.
+pub(super) fn late() -> impl TypedValueParser<Value = Late> {
+    let named = |name: String| if name == "continue" { Late::Continue } else { Late::GiveUp };
+    PossibleValuesParser::new(["give-up", "continue"]).map(named)
+}
+
 /// Checks combinations of options, and the files.
 pub(super) fn check(options: &Options) -> Result<()> {
     let invalid = |cause: String, remedy: &str| Err(Error::usage(READING, cause, remedy));
@@ -98,9 +103,8 @@ pub(super) fn check(options: &Options) -> Result<()> {
             return invalid(format!("the name of {} is not UTF-8", file.display()), "rename it");
         }
         if options.files[..place].iter().any(|other| name(other) == name(file)) {
-            let cause =
-                format!("two files are named {}, and one would replace the other", name(file).unwrap_or_default());
-            return invalid(cause, "rename one");
+            let name = name(file).unwrap_or_default();
+            return invalid(format!("two files are named {name}, and one would replace the other"), "rename one");
         }
     }
     Ok(())
@@ -195,13 +199,10 @@ fn check_paths(options: &Options, names: &[String]) -> Result<()> {
         let remedy = format!("add {free}=PRICE/GB to --cost, or omit --cost");
         return invalid(format!("{free:?} has no price, but other paths have one"), remedy);
     }
-    match names {
-        [only] => {
-            let remedy = "add a second path after it".into();
-            invalid(format!("{only:?} is the only path"), remedy)
-        }
-        _ => Ok(()),
+    if let [only] = names {
+        return invalid(format!("{only:?} is the only path"), "add a second path after it".into());
     }
+    Ok(())
 }
 
 fn interface_names() -> Vec<String> {

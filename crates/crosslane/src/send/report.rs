@@ -21,14 +21,12 @@ use crate::transfer::sending::News;
 /// Time before the progress bar is shown.
 const SHOW_AFTER: Duration = Duration::from_secs(2);
 
-/// True if it is stored in time.
 pub(super) fn is_success(sent: &Sent) -> bool {
     sent.ending == Some(Ending::Stored) && sent.in_time() != Some(false)
 }
 
 pub(super) struct Report<'a> {
-    json: bool,
-    to: &'a str,
+    options: &'a Options,
     socket: &'a Socket,
     clock: Clock,
     multipath: bool,
@@ -46,9 +44,8 @@ impl<'a> Report<'a> {
             ProgressStyle::with_template("{bar:30} {percent}% {bytes}/{total_bytes} {bytes_per_sec}  {eta} left");
         let bar = ProgressBar::with_draw_target(Some(sizes.sum()), ProgressDrawTarget::hidden())
             .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        let (json, to) = (options.json, options.to.as_str());
         let (open, ended_bytes) = (BTreeMap::new(), 0);
-        let mut report = Report { json, to, socket, clock, multipath: true, bar, shown: false, open, ended_bytes };
+        let mut report = Report { options, socket, clock, multipath: true, bar, shown: false, open, ended_bytes };
         report.check_connection();
         report
     }
@@ -64,9 +61,7 @@ impl<'a> Report<'a> {
                     self.ended(receipt.number, sent);
                 }
             }
-            (News::Agent(Reply::Admission(report)), Some(sent)) => {
-                self.note(&admission(*report, sent, self.clock));
-            }
+            (News::Agent(Reply::Admission(report)), Some(sent)) => self.note(&admission(*report, sent, self.clock)),
             (News::Agent(Reply::Error(why)), _) => self.note(&format!("the agent reports: {why}")),
             (News::Agent(Reply::Gone), _) => {
                 self.note("the connection to the agent is lost; the transfer continues over the current paths");
@@ -83,10 +78,10 @@ impl<'a> Report<'a> {
     pub(super) fn finish(&self, all: &[Sent]) -> Result<()> {
         self.bar.finish_and_clear();
         let attempt = "printing the result";
-        if self.json {
+        if self.options.json {
             let document = json!({
                 "schema": 1,
-                "to": self.to,
+                "to": self.options.to,
                 "multipath": self.multipath,
                 "files": all.iter().map(|sent| in_json(sent, self.clock)).collect::<Vec<Value>>(),
             });
@@ -99,7 +94,7 @@ impl<'a> Report<'a> {
     fn ended(&mut self, number: u32, sent: &Sent) {
         self.open.remove(&number);
         self.ended_bytes += sent.size_bytes;
-        if !self.json {
+        if !self.options.json {
             // A closed standard output must not fail the transfer.
             self.bar.suspend(|| drop(output::print("printing the result", line(sent) + "\n")));
         }
@@ -152,9 +147,7 @@ fn line(sent: &Sent) -> String {
         Some(Ending::Stored) => stored(sent),
         Some(Ending::Differs) => "not stored: the received bytes differ from those sent; send it again".into(),
         Some(Ending::Refused) => format!("not stored: {}", sent.text),
-        Some(Ending::Abandoned(why)) => {
-            format!("abandoned after {} bytes: {}", sent.acked_bytes, why.words())
-        }
+        Some(Ending::Abandoned(why)) => format!("abandoned after {} bytes: {}", sent.acked_bytes, why.words()),
         None => format!("not finished: {} bytes of it are acknowledged", sent.acked_bytes),
     };
     format!("{name}  {bytes} bytes  {result}")

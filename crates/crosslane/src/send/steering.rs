@@ -1,8 +1,10 @@
 //! Selects the agent that decides which path carries which data.
 
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 
-use toml::{Table, Value};
+use serde_json::json;
+use toml::Table;
 
 use super::Options;
 use super::plan::paths;
@@ -46,11 +48,9 @@ impl Steering {
             }
             Err(_) if !paths.is_empty() => Steering::own(options, &paths),
             Err(cause) => {
-                let denied = cause.kind() == ErrorKind::PermissionDenied;
-                let why = if denied {
-                    format!("access to the agent at {name} is denied")
-                } else {
-                    format!("no agent accepts demands at {name}")
+                let why = match cause.kind() {
+                    ErrorKind::PermissionDenied => format!("access to the agent at {name} is denied"),
+                    _ => format!("no agent accepts demands at {name}"),
                 };
                 let what = match selected_path_manager() {
                     Ok(PathManager::UserSpace) => {
@@ -59,8 +59,7 @@ impl Steering {
                     }
                     _ => "no --prefer or --cost is given: the kernel's path manager selects the paths",
                 };
-                let note = format!("{why} and {what}");
-                Ok(Steering { notes: vec![note], ..Steering::default() })
+                Ok(Steering { notes: vec![format!("{why} and {what}")], ..Steering::default() })
             }
         }
     }
@@ -101,28 +100,17 @@ fn conflicts(name: &str, paths: &[String]) -> Vec<String> {
 
 /// The configuration of our own agent.
 fn configuration(options: &Options, paths: &[String], demands: &str) -> Result<Config> {
-    let text = |text: &str| Value::String(text.to_owned());
-    let table = |entries: Vec<(&str, Value)>| {
-        Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect::<Table>())
-    };
+    let attempt = "reading the command line";
+    let costs: BTreeMap<&str, f64> = options.cost.iter().map(|price| (price.path.as_str(), price.per_gb)).collect();
     // `deadline` ignores the radio technology.
-    let path = |name: &String| table(vec![("name", text(name)), ("rat", text("lte"))]);
-    let cost: Table = options.cost.iter().map(|price| (price.path.clone(), Value::Float(price.per_gb))).collect();
-    let service = vec![
-        ("demands", text(demands)),
-        ("prefer", Value::Array(paths.iter().map(|name| text(name)).collect())),
-        ("cost_per_gb", Value::Table(cost)),
-    ];
-    let configuration = table(vec![
-        ("path", Value::Array(paths.iter().map(path).collect())),
-        ("service", table(service)),
-        ("strategy", table(vec![("name", text("deadline"))])),
-        ("log", table(vec![("events", text("/dev/null"))])),
-    ]);
-    match configuration {
-        Value::Table(table) => config::from_table("reading the command line", &table),
-        _ => Err(Error::failure("reading the command line", "the configuration is not a table")),
-    }
+    let path = |name: &String| json!({ "name": name, "rat": "lte" });
+    let table = Table::try_from(json!({
+        "path": paths.iter().map(path).collect::<Vec<_>>(),
+        "service": { "demands": demands, "prefer": paths, "cost_per_gb": costs },
+        "strategy": { "name": "deadline" },
+        "log": { "events": "/dev/null" },
+    }));
+    config::from_table(attempt, &table.map_err(|cause| Error::failure(attempt, cause))?)
 }
 
 /// Selects the user-space path manager for connections that begin before this

@@ -3,30 +3,25 @@
 use std::path::Path;
 
 use crosslane_core::time::{Duration, Instant};
-use crosslane_sim::fleet::{Fleet, Totals, Vehicle};
-use crosslane_sim::scenario::Scenario;
+use crosslane_sim::fleet::{self, Fleet, Vehicle};
+use crosslane_sim::scenario::{Scenario, Strategy};
 
-use crate::comparison::Entry;
 use crate::error::{Error, Result};
+use crate::output;
 use crate::summary::Outcome;
 
 /// Executes a run on `threads` threads and writes `vehicles.csv` into `folder`,
 /// if there is one. `at_second` is called each simulated second and returns
 /// whether to continue; `None` if it returned false.
-///
-/// # Errors
-/// The scenario cannot be simulated, or the table cannot be written.
 pub fn execute(
     scenario: &Scenario,
-    entry: &Entry,
+    strategy: &Strategy,
+    seed: u64,
     folder: Option<&Path>,
     threads: usize,
     mut at_second: impl FnMut() -> bool,
 ) -> Result<Option<Outcome>> {
-    let Some(strategy) = scenario.strategy(&entry.strategy) else {
-        return Err(Error::failure("simulating", format!("there is no strategy {:?}", entry.strategy)));
-    };
-    let mut fleet = Fleet::new(scenario, &strategy, entry.seed)?;
+    let mut fleet = Fleet::new(scenario, strategy, seed)?;
     let mut second = Instant::ZERO;
     while let Some(next) = fleet.next() {
         advance(fleet.vehicles(), next, threads);
@@ -39,13 +34,14 @@ pub fn execute(
         }
     }
     let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
-    let totals = Totals::new(fleet.finish());
+    let outcomes = fleet.finish();
     if let Some(folder) = folder {
-        let failure = |cause| Error::failure(format!("writing {}", folder.join("vehicles.csv").display()), cause);
-        std::fs::create_dir_all(folder).map_err(failure)?;
-        std::fs::write(folder.join("vehicles.csv"), totals.table(&names)).map_err(failure)?;
+        let file = folder.join("vehicles.csv");
+        std::fs::create_dir_all(folder)
+            .map_err(|cause| Error::failure(format!("writing {}", file.display()), cause))?;
+        output::write(&file, fleet::table(&outcomes, &names))?;
     }
-    Ok(Some(Outcome { valid: true, reason: None, metrics: totals.metrics(&names) }))
+    Ok(Some(Outcome { valid: true, reason: None, metrics: fleet::metrics(&outcomes, &names) }))
 }
 
 /// Advances all vehicles to `until`. They are independent of each other, so

@@ -1,7 +1,6 @@
 //! `crosslane simulate`: executes a scenario's runs in simulated time, in this
 //! process, on as many threads as cores.
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::thread::available_parallelism;
 
@@ -11,9 +10,9 @@ use crosslane_sim::simulation::{Detail, Simulation};
 use serde_json::json;
 
 use crate::comparison::{self, Entry};
-use crate::error::{Error, Result};
-use crate::scenario_file;
+use crate::error::Result;
 use crate::summary::Summary;
+use crate::{output, scenario_file};
 
 mod fleet;
 mod pool;
@@ -63,7 +62,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let folder = comparison.folder(&scenario);
     let resolved = scenario.resolved(&comparison.strategy, &comparison.seed.0);
     scenario_file::prepare_folder(&folder, &comparison.scenario, &resolved)?;
-    write_versions(&folder)?;
+    // Without facts of the machine, since the records do not depend on it.
+    let versions = json!({ "crosslane": env!("CARGO_PKG_VERSION"), "engine": "simulator" });
+    output::write(&folder.join("versions.json"), format!("{versions:#}\n"))?;
     let kept = options.records.unwrap_or(if entries.len() <= MAX_RECORDED { Kept::All } else { Kept::None });
     let threads = options.jobs.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
     let planned = entries.len();
@@ -82,13 +83,4 @@ fn try_strategies(scenario: &Scenario, entries: &[Entry]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Writes `versions.json` without facts of the machine, since the records do not
-/// depend on it.
-fn write_versions(folder: &Path) -> Result<()> {
-    let file = folder.join("versions.json");
-    let versions = json!({ "crosslane": env!("CARGO_PKG_VERSION"), "engine": "simulator" });
-    std::fs::write(&file, format!("{versions:#}\n"))
-        .map_err(|cause| Error::failure(format!("writing {}", file.display()), cause))
 }

@@ -1,23 +1,20 @@
 //! Threads that take runs from a queue. The results are in the order of the
 //! plan, independent of the order of completion.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 
 use crosslane_sim::scenario::Scenario;
 
 use super::progress::Progress;
 use super::{fleet, run};
-use crate::comparison::Entry;
+use crate::comparison::{Entry, lock};
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::summary::Run;
 
-/// Context of all runs.
 pub struct Work<'a> {
-    /// The scenario.
     pub scenario: &'a Scenario,
     /// Folder of the comparison, if runs write records.
     pub folder: Option<&'a Path>,
@@ -37,19 +34,15 @@ pub fn run_all(work: &Work, entries: Vec<Entry>, threads: usize) -> Result<(Vec<
     let threads = threads.clamp(1, entries.len().max(1));
     let planned = entries.len();
     let queue: Mutex<VecDeque<(usize, Entry)>> = Mutex::new(entries.into_iter().enumerate().collect());
-    let failed = AtomicBool::new(false);
     let failure: Mutex<Option<Error>> = Mutex::new(None);
-    let complete: Mutex<Vec<(usize, Run)>> = Mutex::new(Vec::new());
-    let should_continue = || !failed.load(Ordering::Relaxed) && !stop.came();
+    let complete: Mutex<BTreeMap<usize, Run>> = Mutex::default();
+    let should_continue = || lock(&failure).is_none() && !stop.came();
     let take_runs = || {
         while let Some((place, entry)) = next(&queue).filter(|_| should_continue()) {
             match execute(work, &entry, &progress, &should_continue) {
-                Ok(Some(run)) => lock(&complete).push((place, run)),
+                Ok(Some(run)) => drop(lock(&complete).insert(place, run)),
                 Ok(None) => {}
-                Err(error) => {
-                    failed.store(true, Ordering::Relaxed);
-                    lock(&failure).get_or_insert(error);
-                }
+                Err(error) => drop(lock(&failure).get_or_insert(error)),
             }
         }
     };
@@ -59,13 +52,10 @@ pub fn run_all(work: &Work, entries: Vec<Entry>, threads: usize) -> Result<(Vec<
         }
     });
     progress.done();
-    let mut complete = complete.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    complete.sort_by_key(|(place, _)| *place);
-    let mut failure = lock(&failure).take();
-    if complete.len() < planned && failure.is_none() {
-        failure = stop.failure("simulating");
-    }
-    Ok((complete.into_iter().map(|(_, run)| run).collect(), failure))
+    let complete: Vec<Run> = std::mem::take(&mut *lock(&complete)).into_values().collect();
+    let interrupted = if complete.len() < planned { stop.failure("simulating") } else { None };
+    let failure = lock(&failure).take().or(interrupted);
+    Ok((complete, failure))
 }
 
 fn execute(
@@ -74,27 +64,27 @@ fn execute(
     progress: &Progress,
     should_continue: &(dyn Fn() -> bool + Sync),
 ) -> Result<Option<Run>> {
-    let folder = work.folder.map(|_| entry.folder());
     let place = work.folder.map(|of_all| of_all.join(entry.folder()));
     let at_second = || {
         progress.second();
         should_continue()
     };
-    let outcome = if work.scenario.fleet.is_some() {
-        fleet::execute(work.scenario, entry, place.as_deref(), work.threads, at_second)?
-    } else {
-        run::execute(work.scenario, entry, place.as_deref(), at_second)?
+    let Some(strategy) = work.scenario.strategy(&entry.strategy) else {
+        return Err(Error::failure("simulating", format!("there is no strategy {:?}", entry.strategy)));
     };
-    let Some(outcome) = outcome else { return Ok(None) };
-    progress.run();
-    Ok(Some(Run { strategy: entry.strategy.clone(), seed: entry.seed, folder, attempts: 1, outcome }))
+    let outcome = if work.scenario.fleet.is_some() {
+        fleet::execute(work.scenario, &strategy, entry.seed, place.as_deref(), work.threads, at_second)?
+    } else {
+        run::execute(work.scenario, &strategy, entry.seed, place.as_deref(), at_second)?
+    };
+    Ok(outcome.map(|outcome| {
+        progress.run();
+        let folder = place.is_some().then(|| entry.folder());
+        Run { strategy: entry.strategy.clone(), seed: entry.seed, folder, attempts: 1, outcome }
+    }))
 }
 
 /// A separate function, so that the lock is not held during the run.
 fn next<T>(queue: &Mutex<VecDeque<T>>) -> Option<T> {
     lock(queue).pop_front()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

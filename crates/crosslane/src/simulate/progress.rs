@@ -7,7 +7,6 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::clock::Clock;
 
-/// Time before the bar is shown.
 const SHOW_AFTER: Duration = Duration::from_secs(2);
 
 /// Progress of all runs, updated by any thread.
@@ -45,7 +44,6 @@ impl Progress {
         self.bar.set_message(format!("{runs}/{} runs", self.planned));
     }
 
-    /// Removes the bar.
     pub fn done(&self) {
         self.bar.finish_and_clear();
     }

@@ -4,33 +4,27 @@ use std::path::Path;
 
 use crosslane_core::time::Instant;
 use crosslane_sim::record::metrics::throughput;
-use crosslane_sim::record::rows::AgentRows;
-use crosslane_sim::scenario::Scenario;
+use crosslane_sim::record::rows::{AgentRows, RunRecords};
+use crosslane_sim::scenario::{Scenario, Strategy};
 use crosslane_sim::simulation::{Detail, Recording, Simulation};
 
-use crate::comparison::Entry;
 use crate::error::{Error, Result};
 use crate::run_folder::events::RunEvent;
-use crate::run_folder::{self, Carried, Records};
+use crate::run_folder::{self, Records};
 use crate::summary::Outcome;
 
 /// Executes a run and writes its records into `folder`, if there is one.
 /// `at_second` is called each simulated second and returns whether to continue;
 /// `None` if it returned false.
-///
-/// # Errors
-/// The scenario cannot be simulated, or a record cannot be written.
 pub fn execute(
     scenario: &Scenario,
-    entry: &Entry,
+    strategy: &Strategy,
+    seed: u64,
     folder: Option<&Path>,
     mut at_second: impl FnMut() -> bool,
 ) -> Result<Option<Outcome>> {
-    let Some(strategy) = scenario.strategy(&entry.strategy) else {
-        return Err(Error::failure("simulating", format!("there is no strategy {:?}", entry.strategy)));
-    };
     let detail = if folder.is_some() { Detail::ALL } else { Detail::METRICS };
-    let mut simulation = Simulation::new(scenario, &strategy, entry.seed, detail)?;
+    let mut simulation = Simulation::new(scenario, strategy, seed, detail)?;
     for second in 1..=scenario.duration_s.ceil() as u32 {
         simulation.run_until(Instant::from_secs_f64(f64::from(second).min(scenario.duration_s)));
         if !at_second() {
@@ -41,9 +35,9 @@ pub fn execute(
     let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
     let mut agent = AgentRows::default();
     recording.agent_outputs.iter().for_each(|(at, output)| agent.note(*at, output));
-    let (messages, skipped) = (&recording.messages, recording.skipped);
-    let carried = Carried { messages, skipped, duplicates: recording.duplicates, sums: &recording.sums };
-    let metrics = run_folder::measure(scenario, entry.seed, &names, &agent, &carried)?;
+    let (AgentRows { decisions, alarms }, Recording { messages, duplicates, sums, skipped, .. }) = (&agent, &recording);
+    let evaluated = RunRecords { messages, decisions, alarms, duplicates: *duplicates };
+    let metrics = run_folder::measure(scenario, seed, &names, &evaluated, sums, *skipped)?;
     if let Some(folder) = folder {
         write(folder, &names, recording)?;
     }
@@ -59,9 +53,5 @@ fn write(folder: &Path, names: &[String], recording: Recording) -> Result<()> {
     let events = agent_events.chain(kernel_events).collect();
     let throughput = throughput(&packets);
     let records = Records { packets, throughput, samples, messages, links, tcp_info, events };
-    let written = run_folder::write(folder, names, records);
-    written.map_err(|cause| {
-        drop(std::fs::remove_dir_all(folder));
-        cause.into()
-    })
+    run_folder::write(folder, names, records).inspect_err(|_| drop(std::fs::remove_dir_all(folder)))
 }

@@ -60,13 +60,20 @@ pub struct Control {
     wakeup: Arc<EventFd>,
 }
 
-/// A command to the emulator, for the link with this index.
+/// A command to the emulator.
 #[derive(Debug)]
 enum Command {
-    Set(usize, Direction, DirectionParams),
-    SetOn(usize, bool),
-    Occupy(usize, Duration),
+    /// Changes the link with this index.
+    Change(usize, Change),
     Stop,
+}
+
+/// A change of a link.
+#[derive(Debug)]
+enum Change {
+    Set(Direction, DirectionParams),
+    SetOn(bool),
+    Occupy(Duration),
 }
 
 impl Emulator {
@@ -133,7 +140,7 @@ impl Control {
     /// # Errors
     /// 1024 commands are queued, or the emulator has ended.
     pub fn set(&self, link: usize, direction: Direction, params: DirectionParams) -> Result<()> {
-        self.send(Command::Set(link, direction, params))
+        self.send(Command::Change(link, Change::Set(direction, params)))
     }
 
     /// Turns a link on or off, in both directions.
@@ -141,7 +148,7 @@ impl Control {
     /// # Errors
     /// As for [`set`](Control::set).
     pub fn set_on(&self, link: usize, on: bool) -> Result<()> {
-        self.send(Command::SetOn(link, on))
+        self.send(Command::Change(link, Change::SetOn(on)))
     }
 
     /// Occupies the channel of an 802.11p link for `air_time`, as a CAM does.
@@ -149,7 +156,7 @@ impl Control {
     /// # Errors
     /// As for [`set`](Control::set).
     pub fn occupy(&self, link: usize, air_time: Duration) -> Result<()> {
-        self.send(Command::Occupy(link, air_time))
+        self.send(Command::Change(link, Change::Occupy(air_time)))
     }
 
     fn send(&self, command: Command) -> Result<()> {

@@ -27,7 +27,7 @@ pub mod wire;
 
 pub use crosslane_sim::addresses::{SERVER, vehicle_address};
 pub use netns::Namespace;
-pub use privileges::{Privileges, contain, end_with, prepare_privileges};
+pub use privileges::{contain, end_with, prepare_privileges};
 use wire::{Wire, WirePlan};
 
 /// MTU of every emulated link, in bytes of IP.

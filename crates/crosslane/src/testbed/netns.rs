@@ -10,8 +10,6 @@ use nix::sched::{CloneFlags, setns, unshare};
 
 use crate::error::{Error, Result};
 
-const OWN_NAMESPACE: &str = "/proc/thread-self/ns/net";
-
 /// A network namespace. The kernel removes it when neither this nor a process,
 /// thread or socket inside refers to it.
 #[derive(Debug)]
@@ -27,7 +25,7 @@ impl Namespace {
     pub fn new() -> Result<Namespace> {
         let created = on_thread(|| {
             unshare(CloneFlags::CLONE_NEWNET)?;
-            File::open(OWN_NAMESPACE)
+            File::open("/proc/thread-self/ns/net")
         });
         let descriptor = created.and_then(|opened| opened).map_err(|cause| {
             Error::usage("making a network namespace", cause, "run as root, or allow user namespaces")
@@ -69,16 +67,6 @@ impl Namespace {
     pub fn set_sysctl(&self, name: &str, value: &str) -> Result<()> {
         self.enter(|| std::fs::write(format!("/proc/sys/{name}"), value))?
             .map_err(|cause| Error::failure(format!("setting the sysctl {name} to {value}"), cause))
-    }
-
-    /// Reads a sysctl of the namespace.
-    ///
-    /// # Errors
-    /// The sysctl does not exist.
-    pub fn sysctl(&self, name: &str) -> Result<String> {
-        let value = self.enter(|| std::fs::read_to_string(format!("/proc/sys/{name}")))?;
-        let value = value.map_err(|cause| Error::failure(format!("reading the sysctl {name}"), cause))?;
-        Ok(value.trim_end().to_owned())
     }
 
     /// A command that enters the namespace from a shell while this process runs.

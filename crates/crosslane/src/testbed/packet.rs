@@ -90,7 +90,7 @@ impl FlowTracker {
             Direction::Up => (segment.source, segment.destination),
             Direction::Down => (segment.destination, segment.source),
         };
-        let side = side(direction);
+        let side = direction as usize;
         let known = self.by_addresses.get(&addresses).copied();
         let continues = |number: u16| {
             let initial = self.subflows[usize::from(number)].initial[side];
@@ -111,7 +111,7 @@ impl FlowTracker {
 
     fn connection_of(&mut self, direction: Direction, segment: &Segment) -> Option<usize> {
         if let Some(token) = segment.join_token {
-            let peer = 1 - side(direction);
+            let peer = 1 - direction as usize;
             return self.connections.iter().rposition(|c| c.token[peer] == Some(token));
         }
         segment.is_capable().then(|| {
@@ -121,7 +121,7 @@ impl FlowTracker {
     }
 
     fn track(&mut self, number: u16, direction: Direction, segment: &Segment, row: &mut PacketRow) {
-        let (side, peer) = (side(direction), 1 - side(direction));
+        let (side, peer) = (direction as usize, 1 - direction as usize);
         let subflow = &mut self.subflows[usize::from(number)];
         if segment.is_syn() || subflow.initial[side].is_none() {
             subflow.initial[side] = Some(segment.seq);
@@ -132,9 +132,7 @@ impl FlowTracker {
         if segment.acks() {
             row.tcp_ack = segment.ack.wrapping_sub(initial(peer));
         }
-        let Some(connection) = subflow.connection.and_then(|index| self.connections.get_mut(index)) else {
-            return;
-        };
+        let Some(connection) = subflow.connection.and_then(|index| self.connections.get_mut(index)) else { return };
         connection.learn(side, segment);
         if let Some(mapping) = segment.mapping {
             subflow.store(side, mapping);
@@ -198,13 +196,6 @@ impl Subflow {
             let beyond = seq.wrapping_sub(mapping.subflow_seq);
             (beyond < mapping.bytes).then_some((mapping.dsn, beyond))
         })
-    }
-}
-
-fn side(direction: Direction) -> usize {
-    match direction {
-        Direction::Up => 0,
-        Direction::Down => 1,
     }
 }
 

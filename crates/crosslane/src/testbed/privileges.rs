@@ -14,25 +14,17 @@ use nix::unistd::{ForkResult, Pid, fork, getegid, geteuid, getpid, getppid, setp
 use crate::error::{Error, Result};
 use crate::tun::open_device;
 
-/// Source of the privilege to create namespaces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Privileges {
-    /// Root.
-    Root,
-    /// A user namespace, created for this process.
-    UserNamespace,
-}
-
 /// Lets this process create network namespaces and TUN devices: as root, else
 /// in a new user namespace. Call it before any thread exists, and before
 /// [`contain`].
 ///
 /// # Errors
 /// What is missing, with a remedy.
-pub fn prepare_privileges() -> Result<Privileges> {
-    let privileges = if has_capabilities() { Privileges::Root } else { enter_user_namespace()? };
-    open_device()?;
-    Ok(privileges)
+pub fn prepare_privileges() -> Result<()> {
+    if !has_capabilities() {
+        enter_user_namespace()?;
+    }
+    open_device().map(drop)
 }
 
 /// True if this process's root is not the machine's.
@@ -49,7 +41,7 @@ fn has_capabilities() -> bool {
     effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & NEEDED == NEEDED)
 }
 
-fn enter_user_namespace() -> Result<Privileges> {
+fn enter_user_namespace() -> Result<()> {
     let attempt = "making a user namespace";
     refuse_threads(attempt)?;
     let (user, group) = (geteuid(), getegid());
@@ -66,7 +58,7 @@ fn enter_user_namespace() -> Result<Privileges> {
     for (file, map) in maps {
         fs::write(file, map).map_err(|cause| Error::failure(format!("writing {file}"), cause))?;
     }
-    Ok(Privileges::UserNamespace)
+    Ok(())
 }
 
 fn refuse_threads(attempt: &str) -> Result<()> {

@@ -24,7 +24,7 @@ use rtnetlink::{LinkUnspec, LinkVeth};
 
 use super::{Namespace, Route, Wiring, quieten};
 use crate::error::{Error, Result};
-use crate::netlink::{Channel, request};
+use crate::netlink::Channel;
 
 /// Names of the interfaces in the middle namespace, after their peers.
 const INTERFACES: [&str; 2] = ["vehicle", "server"];
@@ -181,19 +181,16 @@ impl Links {
         let index = Wiring::open()?.index(interface)? as i32;
         let query = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::with_index(index));
         let mut count = WireCount::default();
-        let result = self.channel.call(
-            |sequence| request(query, NLM_F_DUMP, sequence),
-            |reply| {
-                let read = NetlinkMessage::<RouteNetlinkMessage>::deserialize(reply.bytes).map(|read| read.payload);
-                if let Ok(NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewQueueDiscipline(message))) = read
-                    && message.header.index == index
-                    && message.header.parent == TcHandle::ROOT
-                {
-                    count = count_sent(&message);
-                }
-                Ok(())
-            },
-        );
+        let result = self.channel.call(query, NLM_F_DUMP, |reply| {
+            let read = NetlinkMessage::<RouteNetlinkMessage>::deserialize(reply.bytes).map(|read| read.payload);
+            if let Ok(NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewQueueDiscipline(message))) = read
+                && message.header.index == index
+                && message.header.parent == TcHandle::ROOT
+            {
+                count = count_sent(&message);
+            }
+            Ok(())
+        });
         result.map_err(|cause| {
             Error::failure(format!("reading the counters of the wire's interface {interface}"), cause)
         })?;
@@ -214,9 +211,8 @@ impl Links {
     }
 
     fn change(&mut self, attempt: String, message: RouteNetlinkMessage, flags: u16) -> Result<()> {
-        self.channel
-            .call(|sequence| request(message, NLM_F_ACK | flags, sequence), |_| Ok(()))
-            .map_err(|cause| Error::failure(attempt, cause))
+        let result = self.channel.call(message, NLM_F_ACK | flags, |_| Ok(()));
+        result.map_err(|cause| Error::failure(attempt, cause))
     }
 }
 

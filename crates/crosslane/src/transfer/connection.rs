@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crosslane_core::transfer::frame::{self, Outcome, Receipt};
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 
@@ -16,7 +17,7 @@ use crate::clock::Clock;
 /// Timeout of a connection attempt: five SYNs of the kernel.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest wait before `stop` is checked again.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
 
@@ -35,8 +36,8 @@ pub struct How<'a> {
 /// The target does not answer, `stop` was set, or the kernel does not support
 /// an option.
 pub fn connect(to: SocketAddr, how: &How<'_>, clock: Clock, stop: &AtomicBool) -> Result<Socket, TransferError> {
-    let socket =
-        open(to).map_err(connection_error(&format!("opening a connection to {to}"), "allow more open files"))?;
+    let opening = format!("opening a connection to {to}");
+    let socket = open(to).map_err(connection_error(&opening, "allow more open files"))?;
     if let Some(congestion) = how.congestion {
         let remedy = "load its module, add it to sysctl net.ipv4.tcp_allowed_congestion_control, or choose another";
         set_congestion(&socket, to, congestion).map_err(connection_error(&format!("choosing {congestion}"), remedy))?;
@@ -44,9 +45,8 @@ pub fn connect(to: SocketAddr, how: &How<'_>, clock: Clock, stop: &AtomicBool) -
     let attempt = format!("connecting to {to}");
     if let Some(name) = how.interface {
         let remedy = "check that the interface is up";
-        socket
-            .bind_device(Some(name.as_bytes()))
-            .map_err(connection_error(&format!("{attempt} over {name}"), remedy))?;
+        let bound = socket.bind_device(Some(name.as_bytes()));
+        bound.map_err(connection_error(&format!("{attempt} over {name}"), remedy))?;
     }
     let remedy = "start `crosslane receive` there, or correct the address";
     socket.set_nonblocking(true).map_err(connection_error(&attempt, remedy))?;
@@ -146,14 +146,26 @@ fn wait_until_connected(socket: &Socket, clock: Clock, stop: &AtomicBool) -> io:
         if stop.load(Ordering::Relaxed) {
             return Err(io::Error::new(ErrorKind::Interrupted, "it was interrupted"));
         }
-        let timeout = PollTimeout::try_from(POLL_INTERVAL).unwrap_or(PollTimeout::ZERO);
-        match poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)], timeout) {
-            Ok(0) | Err(nix::errno::Errno::EINTR) => {}
-            Ok(_) => return socket.take_error()?.map_or(Ok(()), Err),
-            Err(errno) => return Err(errno.into()),
+        if wait(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)], POLL_INTERVAL)? {
+            return socket.take_error()?.map_or(Ok(()), Err);
         }
     }
     Err(io::Error::new(ErrorKind::TimedOut, format!("no answer in {} s", CONNECT_TIMEOUT.as_secs())))
+}
+
+/// Waits until one of these is ready, `timeout` has passed, or a signal arrived; true if one is ready.
+pub(crate) fn wait(descriptors: &mut [PollFd<'_>], timeout: Duration) -> io::Result<bool> {
+    match poll(descriptors, PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO)) {
+        Ok(count) => Ok(count > 0),
+        Err(Errno::EINTR) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Prepares a connected socket for a transfer, which never blocks.
+pub(super) fn prepare(socket: &Socket) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)
 }
 
 fn connection_error(attempt: &str, remedy: &'static str) -> impl FnOnce(io::Error) -> TransferError {

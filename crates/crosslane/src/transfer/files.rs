@@ -11,6 +11,7 @@ use crosslane_core::time::Instant;
 use crosslane_core::transfer::Abandoned;
 use crosslane_core::transfer::frame::Outcome;
 
+use super::printable;
 use super::sending::{Content, News, Object, Source};
 use crate::control::protocol::{AdmissionReport, Reply};
 
@@ -125,12 +126,9 @@ impl<Report: FnMut(&News, Option<&Sent>)> Source for Files<Report> {
         let sent = self.all.get_mut(self.next)?;
         self.next += 1;
         let Upload { path, name, start, deadline } = sent.upload.clone();
-        let content: Box<dyn Content> = match FileContent::open(&path) {
-            Ok(content) => Box::new(content),
-            Err(_) => Box::new(Missing),
-        };
+        let content = FileContent::open(&path).ok();
         sent.size_bytes = content.size_bytes();
-        Some(Object { name, start, deadline, content })
+        Some(Object { name, start, deadline, content: Box::new(content) })
     }
 
     fn on_news(&mut self, now: Instant, news: News) {
@@ -154,15 +152,14 @@ impl Sent {
             // A receipt for an abandoned file adds nothing.
             News::Receipt(receipt) if self.ending.is_none() => {
                 let ending = match receipt.outcome {
-                    Outcome::Stored => Ending::Stored,
+                    Outcome::Stored => {
+                        self.acked_bytes = self.size_bytes;
+                        Ending::Stored
+                    }
                     Outcome::Differs => Ending::Differs,
                     Outcome::Refused | Outcome::Partial => Ending::Refused,
                 };
-                if ending == Ending::Stored {
-                    self.acked_bytes = self.size_bytes;
-                }
-                // Text of an unauthenticated peer must not control the terminal.
-                self.text = receipt.text.chars().filter(|letter| !letter.is_control()).collect();
+                self.text = printable(&receipt.text);
                 let last = now.as_nanos().saturating_sub(receipt.waited.as_nanos() as u64);
                 self.end(Instant::from_nanos(last), ending);
             }
@@ -207,33 +204,22 @@ impl FileContent {
     }
 }
 
-impl Content for FileContent {
+/// `None`: the file no longer exists when it is generated.
+impl Content for Option<FileContent> {
     fn size_bytes(&self) -> u64 {
-        self.opened.len()
+        self.as_ref().map_or(0, |content| content.opened.len())
     }
 
     fn read(&mut self, buffer: &mut [u8]) -> Result<(), Abandoned> {
-        self.file.read_exact(buffer).map_err(|cause| match cause.kind() {
+        let content = self.as_mut().ok_or(Abandoned::Unreadable)?;
+        content.file.read_exact(buffer).map_err(|cause| match cause.kind() {
             ErrorKind::UnexpectedEof => Abandoned::Changed,
             _ => Abandoned::Unreadable,
         })?;
-        self.left = self.left.saturating_sub(buffer.len() as u64);
-        match self.left == 0 && self.has_changed().map_err(|_| Abandoned::Unreadable)? {
+        content.left = content.left.saturating_sub(buffer.len() as u64);
+        match content.left == 0 && content.has_changed().map_err(|_| Abandoned::Unreadable)? {
             true => Err(Abandoned::Changed),
             false => Ok(()),
         }
-    }
-}
-
-/// Content of a file that no longer exists when it is generated.
-struct Missing;
-
-impl Content for Missing {
-    fn size_bytes(&self) -> u64 {
-        0
-    }
-
-    fn read(&mut self, _: &mut [u8]) -> Result<(), Abandoned> {
-        Err(Abandoned::Unreadable)
     }
 }

@@ -69,11 +69,6 @@ impl<Report: FnMut(Kept)> Folder<Report> {
         Err(io::Error::new(ErrorKind::AlreadyExists, format!("{MAX_PARTS} partial files of its name exist")))
     }
 
-    fn has_room(&self, bytes: u64) -> io::Result<bool> {
-        let disk = statvfs(&self.folder)?;
-        Ok(bytes <= disk.blocks_available() as u64 * disk.fragment_size() as u64)
-    }
-
     fn create(&self, offer: &Offer) -> Result<(File, PathBuf), String> {
         if self.open.values().filter(|incoming| incoming.file.is_some()).count() >= MAX_OPEN {
             return Err(format!("{MAX_OPEN} files of this sender are open; send it again when they are complete"));
@@ -82,7 +77,8 @@ impl<Report: FnMut(Kept)> Folder<Report> {
             return Err(format!("names that end in {PART} are reserved for partial files; rename it"));
         }
         // Refused before it is sent, since it may use an expensive path.
-        if !self.has_room(offer.size_bytes).map_err(refusal)? {
+        let disk = statvfs(&self.folder).map_err(|errno| refusal(errno.into()))?;
+        if offer.size_bytes > disk.blocks_available() as u64 * disk.fragment_size() as u64 {
             return Err(refusal(ErrorKind::StorageFull.into()));
         }
         self.part(&offer.name).map_err(refusal)
@@ -102,20 +98,15 @@ impl<Report: FnMut(Kept)> Folder<Report> {
 impl<Report: FnMut(Kept)> Sink for Folder<Report> {
     fn begin(&mut self, offer: &Offer) -> Result<(), String> {
         let (name, size_bytes) = (offer.name.clone(), offer.size_bytes);
-        let mut kept = Kept { name, size_bytes, bytes: 0, file: None, incomplete: None, text: String::new() };
-        let created = self.create(offer);
-        let (file, result) = match created {
-            Ok((file, path)) => {
-                kept.file = Some(path);
-                (Some(file), Ok(()))
-            }
-            Err(why) => {
-                kept.text.clone_from(&why);
-                (None, Err(why))
-            }
-        };
-        self.open.insert(offer.number, Incoming { kept, file });
-        result
+        let kept = Kept { name, size_bytes, bytes: 0, file: None, incomplete: None, text: String::new() };
+        let mut incoming = Incoming { kept, file: None };
+        let created = self.create(offer).map(|(file, path)| {
+            incoming.file = Some(file);
+            incoming.kept.file = Some(path);
+        });
+        incoming.kept.text = created.clone().err().unwrap_or_default();
+        self.open.insert(offer.number, incoming);
+        created
     }
 
     fn put(&mut self, number: u32, bytes: &[u8]) -> Result<(), String> {
@@ -138,17 +129,13 @@ impl<Report: FnMut(Kept)> Sink for Folder<Report> {
 
     fn complete(&mut self, number: u32, _: Instant) -> Result<(), String> {
         let Some(mut incoming) = self.open.remove(&number) else { return Ok(()) };
-        match self.store(&mut incoming) {
-            Ok(()) => {
-                (self.report)(incoming.kept);
-                Ok(())
-            }
-            Err(cause) => {
-                let why = refused(&mut incoming.kept, cause);
-                self.open.insert(number, incoming);
-                Err(why)
-            }
+        if let Err(cause) = self.store(&mut incoming) {
+            let why = refused(&mut incoming.kept, cause);
+            self.open.insert(number, incoming);
+            return Err(why);
         }
+        (self.report)(incoming.kept);
+        Ok(())
     }
 
     fn incomplete(&mut self, number: u32, why: Incomplete) {

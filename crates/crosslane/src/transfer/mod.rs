@@ -102,11 +102,9 @@ pub enum TransferError {
     },
 }
 
-/// The receiver rejects this connection; see [`connection::reject`].
-fn rejected(text: &str) -> TransferError {
-    // Text of an unauthenticated peer must not control the terminal.
-    let text: String = text.chars().filter(|letter| !letter.is_control()).collect();
-    TransferError::Rejected { text }
+/// Text of an unauthenticated peer, which must not control the terminal.
+fn printable(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_control()).collect()
 }
 
 // SIOCOUTQ of a TCP or MPTCP socket: bytes written and not acknowledged (tcp(7)).

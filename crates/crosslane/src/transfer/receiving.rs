@@ -10,15 +10,14 @@ use crosslane_core::time::Instant;
 use crosslane_core::transfer::Abandoned;
 use crosslane_core::transfer::frame::{self, Outcome, Receipt};
 use crosslane_core::transfer::receiver::{Event, Receiver};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use sha2::{Digest, Sha256};
 use socket2::Socket;
 
 use super::TransferError;
+use super::connection::{self, POLL_INTERVAL};
 use crate::clock::Clock;
 
-/// Longest wait before `stop` is checked again.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Timeout for the sender's preface.
 pub const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout for the first offer.
@@ -103,10 +102,10 @@ struct Receiving<'a> {
     sink: &'a mut dyn Sink,
     clock: Clock,
     engine: Receiver,
+    /// Objects in progress; one that was refused is none.
     incoming: BTreeMap<u32, Incoming>,
     /// Preface and receipts that are not yet written to the socket.
     unsent: Vec<u8>,
-    /// An object was offered.
     offered: bool,
     /// When bytes were last received.
     last: Instant,
@@ -116,16 +115,11 @@ struct Incoming {
     digest: Sha256,
     /// When its last byte so far was read.
     last: Instant,
-    refused: bool,
 }
 
 impl Receiving<'_> {
     fn run(&mut self, stop: &AtomicBool) -> Result<(), TransferError> {
-        let prepare = || {
-            self.socket.set_nonblocking(true)?;
-            self.socket.set_tcp_nodelay(true)
-        };
-        prepare().map_err(broken)?;
+        connection::prepare(self.socket).map_err(broken)?;
         let mut buffer = vec![0; READ_BYTES];
         let start = self.clock.now();
         while !stop.load(Ordering::Relaxed) {
@@ -184,14 +178,14 @@ impl Receiving<'_> {
 
     fn begin(&mut self, now: Instant, offer: Offer) {
         self.offered = true;
-        self.incoming.insert(offer.number, Incoming { digest: Sha256::new(), last: now, refused: false });
+        self.incoming.insert(offer.number, Incoming { digest: Sha256::new(), last: now });
         if let Err(why) = self.sink.begin(&offer) {
             self.refuse(offer.number, why);
         }
     }
 
     fn put(&mut self, now: Instant, number: u32, bytes: &[u8]) {
-        let Some(incoming) = self.incoming.get_mut(&number).filter(|incoming| !incoming.refused) else { return };
+        let Some(incoming) = self.incoming.get_mut(&number) else { return };
         incoming.digest.update(bytes);
         incoming.last = now;
         if let Err(why) = self.sink.put(number, bytes) {
@@ -200,7 +194,7 @@ impl Receiving<'_> {
     }
 
     fn end(&mut self, number: u32, digest: [u8; frame::DIGEST_BYTES]) {
-        let Some(incoming) = self.incoming.remove(&number).filter(|incoming| !incoming.refused) else { return };
+        let Some(incoming) = self.incoming.remove(&number) else { return };
         let right = <[u8; frame::DIGEST_BYTES]>::from(incoming.digest.finalize()) == digest;
         let (outcome, text) = match right.then(|| self.sink.complete(number, incoming.last)) {
             Some(Ok(())) => (Outcome::Stored, String::new()),
@@ -217,17 +211,15 @@ impl Receiving<'_> {
     }
 
     fn abandon(&mut self, number: u32, why: Abandoned) {
-        let Some(incoming) = self.incoming.remove(&number).filter(|incoming| !incoming.refused) else { return };
+        let Some(incoming) = self.incoming.remove(&number) else { return };
         self.sink.incomplete(number, Incomplete::Abandoned(why));
         self.send_receipt(number, Outcome::Partial, incoming.last, String::new());
     }
 
     fn refuse(&mut self, number: u32, why: String) {
-        let Some(incoming) = self.incoming.get_mut(&number) else { return };
-        incoming.refused = true;
-        let last = incoming.last;
+        let Some(incoming) = self.incoming.remove(&number) else { return };
         self.sink.incomplete(number, Incomplete::Refused);
-        self.send_receipt(number, Outcome::Refused, last, why);
+        self.send_receipt(number, Outcome::Refused, incoming.last, why);
     }
 
     fn send_receipt(&mut self, number: u32, outcome: Outcome, last: Instant, text: String) {
@@ -248,11 +240,8 @@ impl Receiving<'_> {
     }
 
     fn wait(&self, events: PollFlags) -> Result<(), TransferError> {
-        let timeout = PollTimeout::try_from(POLL_INTERVAL).unwrap_or(PollTimeout::ZERO);
-        match poll(&mut [PollFd::new(self.socket.as_fd(), events)], timeout) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
-            Err(errno) => Err(broken(errno.into())),
-        }
+        let socket = PollFd::new(self.socket.as_fd(), events);
+        connection::wait(&mut [socket], POLL_INTERVAL).map(drop).map_err(broken)
     }
 }
 

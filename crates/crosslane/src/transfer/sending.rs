@@ -10,11 +10,11 @@ use crosslane_core::time::Instant;
 use crosslane_core::transfer::frame::{self, Outcome, Receipt, Receipts};
 use crosslane_core::transfer::sender::{Sender, Write};
 use crosslane_core::transfer::{Abandoned, Late};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use sha2::{Digest, Sha256};
 use socket2::Socket;
 
-use super::{PREFACE_TIMEOUT, TransferError, outstanding_bytes, rejected};
+use super::{PREFACE_TIMEOUT, TransferError, connection, outstanding_bytes, printable};
 use crate::clock::Clock;
 use crate::control::client::Agent;
 use crate::control::protocol::Reply;
@@ -102,12 +102,8 @@ pub fn send(
     clock: Clock,
     stop: &AtomicBool,
 ) -> Result<(), TransferError> {
-    let prepare = || {
-        socket.set_nonblocking(true)?;
-        socket.set_tcp_nodelay(true)
-    };
     let preparing = |cause| TransferError::Connection { attempt: "sending".into(), cause, remedy: SEND_AGAIN };
-    prepare().map_err(preparing)?;
+    connection::prepare(socket).map_err(preparing)?;
     let sending = Sending {
         socket,
         agent,
@@ -331,11 +327,10 @@ impl Sending<'_> {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(self.broken(error)),
             };
-            let attempt = "reading receipts";
-            let fault = |cause| TransferError::Stream { attempt, cause };
+            let fault = |cause| TransferError::Stream { attempt: "reading receipts", cause };
             while let Some(receipt) = self.receipts.take(&mut bytes).map_err(fault)? {
                 if receipt.number == frame::CONNECTION && receipt.outcome == Outcome::Refused {
-                    return Err(rejected(&receipt.text));
+                    return Err(TransferError::Rejected { text: printable(&receipt.text) });
                 }
                 self.awaited.remove(&receipt.number);
                 if receipt.outcome == Outcome::Refused && self.engine.abandon(receipt.number, Abandoned::Refused) {
@@ -372,11 +367,8 @@ impl Sending<'_> {
         let mut waited_for = vec![PollFd::new(self.socket.as_fd(), events)];
         waited_for.extend(self.agent.as_ref().map(|agent| PollFd::new(agent.as_fd(), PollFlags::POLLIN)));
         let due = self.source.next_due().map_or(IDLE_INTERVAL, |due| due.since(self.clock.now()));
-        let nap = if self.engine.is_idle() { IDLE_INTERVAL.min(due) } else { POLL_INTERVAL.min(due) };
-        let nap = nap.max(Duration::from_millis(1));
-        match poll(&mut waited_for, PollTimeout::try_from(nap).unwrap_or(PollTimeout::ZERO)) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
-            Err(errno) => Err(self.broken(errno.into())),
-        }
+        let interval = if self.engine.is_idle() { IDLE_INTERVAL } else { POLL_INTERVAL };
+        let nap = interval.min(due).max(Duration::from_millis(1));
+        connection::wait(&mut waited_for, nap).map(drop).map_err(|cause| self.broken(cause))
     }
 }

@@ -1,11 +1,11 @@
 //! The section `[tunnel]` of an agent's configuration.
 
-use crosslane_core::tunnel::{Encryption, Mode};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use crosslane_core::tunnel::wire::overhead::Overhead;
+use crosslane_core::tunnel::{Encryption, Mode};
 use ipnet::IpNet;
 use serde::Deserialize;
 use toml::Spanned;
@@ -115,13 +115,10 @@ impl TunnelConfig {
                 return Err((0, "[tunnel] does not define its role".into(), remedy));
             }
         }
-        check_name(&self.interface).map_err(|cause| {
-            (
-                0,
-                format!("the tunnel's interface {:?} is invalid: {cause}", self.interface),
-                "choose another `interface`",
-            )
-        })?;
+        if let Err(cause) = check_name(&self.interface) {
+            let cause = format!("the tunnel's interface {:?} is invalid: {cause}", self.interface);
+            return Err((0, cause, "choose another `interface`"));
+        }
         self.check_ports()?;
         if self.is_plain() == self.key.is_some() {
             let cause =
@@ -131,11 +128,8 @@ impl TunnelConfig {
             return Err((self.key.as_ref().map_or(0, |key| key.span().start), cause.into(), remedy));
         }
         if self.rfc8086_only && !self.is_plain() {
-            return Err((
-                0,
-                "`rfc8086_only` is GRE-in-UDP without protection".into(),
-                "add encryption = \"none\", or leave it out",
-            ));
+            let remedy = "add encryption = \"none\", or leave it out";
+            return Err((0, "`rfc8086_only` is GRE-in-UDP without protection".into(), remedy));
         }
         if self.gateway.is_some() && self.is_plain() == self.gateway_key.is_some() {
             return Err((0, "`gateway_key` does not go with `encryption = \"none\"`".into(), "give one or the other"));
@@ -162,11 +156,8 @@ impl TunnelConfig {
             let whole = |host: &str| !host.is_empty() && (!host.contains(':') || host.ends_with(']'));
             if !port.is_some_and(|(host, port)| port > 0 && whole(host)) {
                 let cause = format!("the gateway {name:?} has no port");
-                return Err((
-                    place,
-                    cause,
-                    "give an address and a port, as \"192.0.2.1:4760\" or \"[2001:db8::1]:4760\"",
-                ));
+                let remedy = "give an address and a port, as \"192.0.2.1:4760\" or \"[2001:db8::1]:4760\"";
+                return Err((place, cause, remedy));
             }
         }
         match &self.listen {
@@ -225,10 +216,8 @@ impl TunnelConfig {
         let mut taken: Vec<(&str, IpNet)> = Vec::new();
         for vehicle in self.vehicles.iter().map(Spanned::get_ref) {
             if self.is_plain() == vehicle.key.is_some() {
-                let cause = format!(
-                    "vehicle {:?} has a key in an unencrypted tunnel, or none in an encrypted one",
-                    vehicle.name
-                );
+                let name = &vehicle.name;
+                let cause = format!("vehicle {name:?} has a key in an unencrypted tunnel, or none in an encrypted one");
                 return Err((0, cause, "give each vehicle `key`, or encryption = \"none\""));
             }
             if vehicle.address.is_empty() {
@@ -237,14 +226,13 @@ impl TunnelConfig {
             }
             for prefix in &vehicle.address {
                 let (place, prefix) = (prefix.span().start, prefix.get_ref().0);
-                if let Some(own) = self.address.iter().find(|own| prefix.contains(&own.get_ref().0.addr())) {
-                    let own = own.get_ref().0.addr();
+                let mut own = self.address.iter().map(|own| own.get_ref().0.addr());
+                if let Some(own) = own.find(|own| prefix.contains(own)) {
                     let cause = format!("vehicle {:?} is given {own}, the gateway's own address", vehicle.name);
                     return Err((place, cause, "give each vehicle distinct addresses"));
                 }
-                if let Some((other, _)) =
-                    taken.iter().find(|(_, other)| other.contains(&prefix) || prefix.contains(other))
-                {
+                let overlaps = |other: &IpNet| other.contains(&prefix) || prefix.contains(other);
+                if let Some((other, _)) = taken.iter().find(|(_, other)| overlaps(other)) {
                     let cause = format!("addresses of vehicles {:?} and {other:?} overlap", vehicle.name);
                     return Err((place, cause, "give each vehicle distinct addresses"));
                 }
@@ -259,14 +247,10 @@ impl TunnelConfig {
     pub fn overhead(&self) -> Overhead {
         let outer_is_v6 = match &self.listen {
             Some(listen) => listen.get_ref().is_ipv6(),
-            None => self.peer_is_v6(),
+            // Resolves no name; an unresolved gateway counts as IPv4.
+            None => self.known_gateway_address().is_some_and(|address| address.is_ipv6()),
         };
         Overhead::new(outer_is_v6, !self.is_plain())
-    }
-
-    /// Resolves no name; an unresolved gateway counts as IPv4.
-    fn peer_is_v6(&self) -> bool {
-        self.known_gateway_address().is_some_and(|address| address.is_ipv6())
     }
 
     /// The gateway's address, if it is configured or resolved.
@@ -291,10 +275,7 @@ impl TunnelConfig {
     /// The name cannot be resolved.
     pub fn gateway_address(&self) -> Result<Option<SocketAddr>> {
         let Some(name) = &self.gateway else { return Ok(None) };
-        if let Some(known) = self.known_gateway_address() {
-            return Ok(Some(known));
-        }
-        find_gateway(name.get_ref()).map(Some)
+        self.known_gateway_address().map_or_else(|| find_gateway(name.get_ref()), Ok).map(Some)
     }
 
     /// Parameters of the interface.
@@ -312,8 +293,12 @@ impl TunnelConfig {
         let Some(file) = &self.key else { return Ok(None) };
         let private = PrivateKey::read(file.get_ref())?;
         let vehicles = self.vehicles.iter().filter_map(|vehicle| vehicle.get_ref().key.as_ref());
-        let peers = self.gateway_key.iter().chain(vehicles).map(|key| public(key.get_ref()));
-        let peers = peers.collect::<Result<Vec<PublicKey>>>()?;
+        let public = |text: &Spanned<String>| {
+            let fault =
+                |cause| Error::usage(format!("reading the public key {:?}", text.get_ref()), cause, PUBLIC_KEY_REMEDY);
+            text.get_ref().parse().map_err(fault)
+        };
+        let peers = self.gateway_key.iter().chain(vehicles).map(public).collect::<Result<Vec<PublicKey>>>()?;
         if peers.contains(&private.public()) {
             let attempt = format!("comparing the keys of the tunnel with {}", file.get_ref().display());
             return Err(Error::usage(attempt, "the peer has the key of this endpoint", PUBLIC_KEY_REMEDY));
@@ -332,8 +317,4 @@ pub fn find_gateway(name: &str) -> Result<SocketAddr> {
     let found = name.to_socket_addrs().map_err(|cause| Error::failure(&attempt, cause).with_remedy(remedy))?;
     let first = found.min_by_key(SocketAddr::is_ipv6);
     first.ok_or_else(|| Error::failure(attempt, "the name has no address").with_remedy(remedy))
-}
-
-fn public(text: &str) -> Result<PublicKey> {
-    text.parse().map_err(|cause| Error::usage(format!("reading the public key {text:?}"), cause, PUBLIC_KEY_REMEDY))
 }

@@ -50,7 +50,6 @@ pub struct Offload {
 #[derive(Debug)]
 pub struct Device {
     file: File,
-    plan: Plan,
     offload: Offload,
 }
 
@@ -88,7 +87,7 @@ impl Device {
         for &(address, prefix_len) in plan.addresses.iter().filter(|address| !there.contains(address)) {
             wiring.add_address(interface, address, prefix_len)?;
         }
-        Ok(Device { file, plan: plan.clone(), offload })
+        Ok(Device { file, offload })
     }
 
     /// Sets whether the interface, with its addresses and routes, remains when this
@@ -100,16 +99,6 @@ impl Device {
         // SAFETY: the argument is a number, and the descriptor a TUN device's.
         unsafe { set_persist(self.file.as_raw_fd(), is_kept.into()) }?;
         Ok(())
-    }
-
-    /// The interface's name.
-    pub fn name(&self) -> &str {
-        &self.plan.name
-    }
-
-    /// Its MTU, bytes.
-    pub fn mtu(&self) -> u32 {
-        self.plan.mtu
     }
 
     /// The offloads that the kernel granted.

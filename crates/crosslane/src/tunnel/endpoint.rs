@@ -21,6 +21,7 @@ use crosslane_core::packet::mss_clamp::clamp_mss;
 use crosslane_core::path::{PathId, PathState, Sample};
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::wire::control_message::MAX_PATHS;
+use crosslane_core::tunnel::wire::overhead::Overhead;
 use crosslane_core::tunnel::{Input, Setup, Tunnel};
 
 use crate::tunnel::endpoint::egress::{Outbox, Transmit};
@@ -29,7 +30,6 @@ mod contact;
 pub mod egress;
 mod inbound;
 mod key_exchange;
-mod packet_limits;
 mod peer;
 mod queued_bytes;
 mod rfc8086;
@@ -39,7 +39,6 @@ mod types;
 
 pub use inbound::ReceiveState;
 use key_exchange::{INITIATE_PERIOD, KeyExchange};
-use packet_limits::PacketLimits;
 use peer::{Peer, PeerEngine};
 use queued_bytes::QueuedBytes;
 use rfc8086::Rfc8086;
@@ -51,6 +50,8 @@ pub use types::{Change, Counts, PathAddress, PeerPlan, Plan, TunnelPacket};
 const EXPIRE_PERIOD: Duration = Duration::from_secs(5);
 /// Period in which a sender without keys checks for them.
 const KEY_POLL_PERIOD: Duration = Duration::from_millis(10);
+/// Minimum MTU of IPv6 (RFC 8200, section 5): a path that carries less gets longer packets in fragments.
+const MIN_INNER_BYTES: u32 = 1280;
 /// The connection token of the tunnel's samples for assessors.
 const TOKEN: u32 = 0;
 
@@ -60,7 +61,10 @@ pub struct Endpoint {
     /// None: the tunnel is not encrypted.
     keys: Option<KeyExchange>,
     is_initiator: bool,
-    limits: PacketLimits,
+    /// The headers that the tunnel adds.
+    overhead: Overhead,
+    /// Longest inner packet, in bytes; a peer's may be less.
+    mtu: u32,
     queued: QueuedBytes,
     too_big: TooBigReplies,
     /// When expired state was last removed.
@@ -72,7 +76,6 @@ pub struct Endpoint {
 impl Endpoint {
     /// An endpoint that has received nothing. `unix_ns` is the time since 1970.
     pub fn new(plan: Plan, unix_ns: u64) -> Endpoint {
-        let limits = PacketLimits { overhead: plan.overhead, mtu: plan.mtu };
         let setup = |place: usize| Setup {
             mode: plan.mode,
             is_initiator: plan.is_initiator,
@@ -96,7 +99,8 @@ impl Endpoint {
             peers,
             keys: plan.keys.map(|(private, peers)| KeyExchange::new(private, peers)),
             is_initiator: plan.is_initiator,
-            limits,
+            overhead: plan.overhead,
+            mtu: plan.mtu,
             too_big: TooBigReplies::new(plan.addresses),
             expired: Mutex::new(Instant::ZERO),
             counts: Counts::default(),
@@ -185,21 +189,18 @@ impl Endpoint {
         now: Instant,
         place: usize,
         outbox: &mut Outbox,
-        mut send: impl FnMut(Transmit<'_>),
+        send: impl FnMut(Transmit<'_>),
     ) -> Option<Instant> {
         let peer = self.peers.get(place)?;
         let tunnel = match &peer.engine {
             PeerEngine::Rfc8086(sender) => return transmit_rfc8086(now, peer, sender, outbox, send),
             PeerEngine::Multipath(tunnel) => tunnel,
         };
-        let session = match &self.keys {
-            Some(keys) => match keys.security().session_for(now, place) {
-                Some(session) => Some(session),
-                // The event that brings a gateway new keys also wakes the sending thread.
-                None => return self.is_initiator.then_some(now + KEY_POLL_PERIOD),
-            },
-            None => None,
-        };
+        let session = self.keys.as_ref().and_then(|keys| keys.security().session_for(now, place));
+        if self.keys.is_some() && session.is_none() {
+            // The event that brings a gateway new keys also wakes the sending thread.
+            return self.is_initiator.then_some(now + KEY_POLL_PERIOD);
+        }
         let (wakeup, passes) = {
             let mut tunnel = lock(tunnel);
             while let Some(output) = tunnel.poll_transmit(now) {
@@ -209,21 +210,35 @@ impl Endpoint {
                 }
             }
             self.queued.set(place, tunnel.waiting_bytes());
-            peer.mtu.store(self.limits.inner_mtu(&tunnel), Relaxed);
+            peer.mtu.store(self.inner_mtu(&tunnel), Relaxed);
             let wakeup = if outbox.is_full() { Some(now) } else { tunnel.next_wakeup() };
-            (wakeup, self.limits.datagram_bytes(&tunnel))
+            (wakeup, self.datagram_bytes(&tunnel))
         };
         if outbox.expects_answer() {
             peer.contact.on_send(now);
         }
         let addresses = peer.addresses();
-        outbox.send_all(session.as_deref(), |path, batch| {
+        let route = |path: PathId| {
             let place = usize::from(path.0);
-            if let Some((to, passes)) = addresses.get(place).copied().flatten().zip(passes.get(place)) {
-                send(Transmit { may_fragment: !batch.dont_fragment && batch.segment > *passes, ..batch.transmit(to) });
-            }
-        });
+            addresses.get(place).copied().flatten().zip(passes.get(place).copied())
+        };
+        outbox.send_all(session.as_deref(), false, route, send);
         wakeup
+    }
+
+    /// The longest datagram known to pass each path unfragmented, as UDP payload in bytes.
+    fn datagram_bytes(&self, tunnel: &Tunnel<TunnelPacket>) -> [usize; MAX_PATHS] {
+        std::array::from_fn(|path| {
+            let passes = tunnel.passes_bytes(PathId(path as u8));
+            passes.map_or(usize::MAX, |bytes| bytes.saturating_sub(self.overhead.around_datagram()) as usize)
+        })
+    }
+
+    /// The inner MTU: what every path of the peer carries, but not below IPv6's minimum.
+    fn inner_mtu(&self, tunnel: &Tunnel<TunnelPacket>) -> u32 {
+        let all = tunnel.passes_all_bytes();
+        let passes = all.map_or(self.mtu, |bytes| bytes.saturating_sub(self.overhead.around_packet()));
+        passes.clamp(self.mtu.min(MIN_INNER_BYTES), self.mtu)
     }
 
     /// Changes of paths' liveness since the last call.
@@ -248,13 +263,12 @@ impl Endpoint {
 
     /// Drops expired keys, and expired packets of peers that are gone, with their memory.
     fn expire(&self, now: Instant) {
-        {
-            let mut expired = lock(&self.expired);
-            if now.since(*expired) < EXPIRE_PERIOD {
-                return;
-            }
-            *expired = now;
+        let mut expired = lock(&self.expired);
+        if now.since(*expired) < EXPIRE_PERIOD {
+            return;
         }
+        *expired = now;
+        drop(expired);
         let before = self.queued.total();
         for (place, peer) in self.peers.iter().enumerate() {
             let Some(mut tunnel) = peer.multipath() else { continue };
@@ -283,7 +297,7 @@ fn transmit_rfc8086(
     peer: &Peer,
     sender: &Mutex<Rfc8086>,
     outbox: &mut Outbox,
-    mut send: impl FnMut(Transmit<'_>),
+    send: impl FnMut(Transmit<'_>),
 ) -> Option<Instant> {
     let mut sender = lock(sender);
     let (path, to) = sender.path(&peer.addresses())?;
@@ -294,7 +308,7 @@ fn transmit_rfc8086(
     }
     let wakeup = sender.next_wakeup(now);
     drop(sender);
-    outbox.send_all_keyless(|_, batch| send(batch.transmit(to)));
+    outbox.send_all(None, true, |_| Some((to, usize::MAX)), send);
     wakeup
 }
 

@@ -32,10 +32,10 @@ impl Faults {
         if !is_of_the_path(cause) || self.reported.fetch_or(bit, Relaxed) & bit != 0 {
             return;
         }
-        let fault = Error::failure(format!("sending from {} to {to}", socket.description()), cause);
-        let remedy = "the other paths continue; give this one a route there";
+        let fault = Error::failure(format!("sending from {} to {to}", socket.description()), cause)
+            .with_remedy("the other paths continue; give this one a route there");
         // If the buffer is full, the fault is dropped.
-        let _ = self.sender.try_send(fault.with_remedy(remedy));
+        let _ = self.sender.try_send(fault);
     }
 }
 

@@ -21,7 +21,7 @@ mod control;
 mod receive;
 
 use control::Control;
-pub use receive::{Datagram, MESSAGES_MAX, ReceiveBuffers};
+pub use receive::{Datagram, ReceiveBuffers};
 
 /// Maximum bytes of one send: the longest payload of one UDP datagram over IPv4.
 pub const SEND_BYTES_MAX: usize = 65_507;
@@ -38,15 +38,6 @@ pub struct PathSocket {
     interface: Option<String>,
     /// Whether the kernel segments for us (UDP_SEGMENT); tried until it refuses.
     has_gso: AtomicBool,
-}
-
-/// Bytes of the kernel's buffers, by its accounting (twice the usable size).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Buffered {
-    /// The send buffer.
-    pub send: usize,
-    /// The receive buffer.
-    pub receive: usize,
 }
 
 impl PathSocket {
@@ -69,7 +60,10 @@ impl PathSocket {
     }
 
     fn try_bind(address: SocketAddr, interface: Option<&str>) -> io::Result<PathSocket> {
-        let socket = new_socket(address)?;
+        let socket = Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), None)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(address.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED))?;
+        }
         let mut bound = None;
         if let Some(name) = interface {
             match socket.bind_device(Some(name.as_bytes())) {
@@ -79,9 +73,8 @@ impl PathSocket {
                 Err(cause) => return Err(cause),
             }
         }
-        for option in control::OPTIONS.iter().chain(&control::DONT_FRAGMENT) {
-            option.set(&socket, address.is_ipv6())?;
-        }
+        control::set(&control::OPTIONS, &socket, address.is_ipv6())?;
+        control::set(&control::DONT_FRAGMENT, &socket, address.is_ipv6())?;
         enlarge_buffers(&socket);
         socket.bind(&address.into())?;
         let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::InvalidData)?;
@@ -97,12 +90,6 @@ impl PathSocket {
     /// did not permit it.
     pub fn interface(&self) -> Option<&str> {
         self.interface.as_deref()
-    }
-
-    /// The granted size of the kernel's buffers.
-    pub fn buffered(&self) -> Buffered {
-        let size = |size: io::Result<usize>| size.unwrap_or(0);
-        Buffered { send: size(self.socket.send_buffer_size()), receive: size(self.socket.recv_buffer_size()) }
     }
 
     /// Whether the kernel still segments for us.
@@ -168,10 +155,10 @@ impl PathSocket {
         }
         let (address, v4) = (SockAddr::from(self.as_socket_family(to)), to.ip().to_canonical().is_ipv4());
         let v6 = self.local.is_ipv6();
-        control::MAY_FRAGMENT.iter().try_for_each(|option| option.set(&self.socket, v6))?;
+        control::set(&control::MAY_FRAGMENT, &self.socket, v6)?;
         // One by one: the kernel has no GSO for datagrams that it must fragment.
         let sent = self.send_one_by_one(&address, &Control::of(v4, tos, None, from), segment_bytes, buffer);
-        control::DONT_FRAGMENT.iter().try_for_each(|option| option.set(&self.socket, v6))?;
+        control::set(&control::DONT_FRAGMENT, &self.socket, v6)?;
         sent
     }
 
@@ -181,7 +168,7 @@ impl PathSocket {
     /// # Errors
     /// The system's.
     pub fn trust_icmp_mtu(&self) -> io::Result<()> {
-        control::TRUST_ICMP_MTU.iter().try_for_each(|option| option.set(&self.socket, self.local.is_ipv6()))
+        control::set(&control::TRUST_ICMP_MTU, &self.socket, self.local.is_ipv6())
     }
 
     fn send_one_by_one(&self, to: &SockAddr, control: &Control, segment: usize, buffer: &[u8]) -> io::Result<usize> {
@@ -251,14 +238,6 @@ impl AsFd for PathSocket {
 /// Whether a datagram was longer than the interface carries.
 pub fn is_too_big(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EMSGSIZE)
-}
-
-fn new_socket(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), None)?;
-    if address.is_ipv6() {
-        socket.set_only_v6(address.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED))?;
-    }
-    Ok(socket)
 }
 
 /// Beyond the system's limits if privileged, otherwise up to them.

@@ -61,8 +61,8 @@ impl Threads {
             Ok(()) => "no reason is known".into(),
             Err(panic) => panic_text(panic.as_ref()),
         };
-        let attempt = "carrying packets through the tunnel";
-        let fault = Error::failure(attempt, format!("the thread {name} has ended: {cause}"));
+        let cause = format!("the thread {name} has ended: {cause}");
+        let fault = Error::failure("carrying packets through the tunnel", cause);
         Some(fault.with_remedy("restart the agent, as systemd does, and report this"))
     }
 
@@ -77,10 +77,8 @@ impl Threads {
 
     /// Waits for all threads, which have been stopped.
     pub(super) fn join(&mut self) {
-        for thread in self.0.drain(..) {
-            // The runtime prints the message of a panic.
-            let _ = thread.handle.join();
-        }
+        // The runtime prints the message of a panic.
+        self.0.drain(..).for_each(|thread| drop(thread.handle.join()));
     }
 }
 

@@ -29,12 +29,11 @@ const STEP_S: f64 = 0.01;
 /// time constant of half a second.
 pub fn prove(scenario: &Scenario, seeds: &[u64]) -> Result<Vec<Proof>, ScenarioError> {
     let track = scenario.track()?;
-    let expectations = scenario.expectations.iter().enumerate();
-    let crossings = expectations.filter_map(|(place, expectation)| match expectation {
-        Expectation::Crossing(crossing) => Some((place, crossing)),
+    let proofs = scenario.expectations.iter().enumerate().filter_map(|(place, expectation)| match expectation {
+        Expectation::Crossing(crossing) => Some(prove_one(scenario, &track, seeds, place, crossing)),
         Expectation::Bound(_) => None,
     });
-    Ok(crossings.map(|(place, crossing)| prove_one(scenario, &track, seeds, place, crossing)).collect())
+    Ok(proofs.collect())
 }
 
 /// Warnings for `check`: problems that are not errors.
@@ -49,10 +48,9 @@ pub fn warnings(scenario: &Scenario, proofs: &[Proof]) -> Vec<String> {
             ));
         }
     }
-    let route_s = scenario.known_track().map(|track| track.points().last().map_or(0.0, |p| p.t_s));
-    if let Some(over_s) = route_s.map(|route_s| scenario.vehicle.start_s + route_s - scenario.duration_s)
-        && over_s > 0.5
-    {
+    let track = scenario.known_track().unwrap_or_default();
+    let over_s = scenario.vehicle.start_s + track.points.last().map_or(0.0, |point| point.t_s) - scenario.duration_s;
+    if over_s > 0.5 {
         warnings.push(format!("the vehicle moves for {over_s:.1} s longer than the drive lasts"));
     }
     warnings
@@ -66,30 +64,22 @@ fn prove_one(scenario: &Scenario, track: &Track, seeds: &[u64], expectation: usi
         let within = crossings(&signal, crossing).into_iter().find(|t_s| (from_s..=to_s).contains(t_s));
         let Some(t_s) = within else {
             let case = seed.map_or("without shadowing".into(), |seed| format!("with seed {seed}"));
-            return Proof {
-                expectation,
-                ok: false,
-                text: format!("{case}, {}", instead(&signal, crossing)),
-                at_s: found.first().copied(),
-            };
+            let text = format!("{case}, {}", instead(&signal, crossing));
+            return Proof { expectation, ok: false, text, at_s: found.first().copied() };
         };
         found.push(t_s);
     }
     let first = found.iter().copied().fold(f64::INFINITY, f64::min);
     let last = found.iter().copied().fold(0.0, f64::max);
-    Proof {
-        expectation,
-        ok: true,
-        text: format!(
-            "{} {} {} dBm at {:.1} s ({first:.1} to {last:.1} s over {} seeds)",
-            crossing.path,
-            verb(crossing.direction),
-            crossing.threshold_dbm,
-            found[0],
-            seeds.len(),
-        ),
-        at_s: Some(found[0]),
-    }
+    let text = format!(
+        "{} {} {} dBm at {:.1} s ({first:.1} to {last:.1} s over {} seeds)",
+        crossing.path,
+        words(crossing.direction).0,
+        crossing.threshold_dbm,
+        found[0],
+        seeds.len(),
+    );
+    Proof { expectation, ok: true, text, at_s: Some(found[0]) }
 }
 
 /// Smoothed mean signal of a path over the drive: (s, dBm). It has no entries
@@ -147,28 +137,21 @@ fn crossings(signal: &[(f64, f64)], crossing: &Crossing) -> Vec<f64> {
 /// Describes a signal that does not cross as expected.
 fn instead(signal: &[(f64, f64)], crossing: &Crossing) -> String {
     let Crossing { path, threshold_dbm, direction, between_s: [from_s, to_s] } = crossing;
-    let verb = verb(*direction);
+    let (verb, extreme) = words(*direction);
     if let Some(t_s) = crossings(signal, crossing).first() {
         return format!("{path} {verb} {threshold_dbm} dBm at {t_s:.1} s, not between {from_s} and {to_s} s");
     }
-    let extreme = |best: Option<(f64, f64)>, next: &(f64, f64)| match (best, direction) {
-        (Some(best), CrossingDirection::Below) if best.1 <= next.1 => Some(best),
-        (Some(best), CrossingDirection::Above) if best.1 >= next.1 => Some(best),
-        _ => Some(*next),
-    };
-    let Some((t_s, dbm)) = signal.iter().fold(None, extreme) else {
+    let sign = if *direction == CrossingDirection::Below { 1.0 } else { -1.0 };
+    let Some((t_s, dbm)) = signal.iter().min_by(|a, b| (sign * a.1).total_cmp(&(sign * b.1))) else {
         return format!("{path} has no signal");
     };
-    let word = match direction {
-        CrossingDirection::Below => "lowest",
-        CrossingDirection::Above => "highest",
-    };
-    format!("{path} never {verb} {threshold_dbm} dBm: {word} {dbm:.1} dBm at {t_s:.1} s")
+    format!("{path} never {verb} {threshold_dbm} dBm: {extreme} {dbm:.1} dBm at {t_s:.1} s")
 }
 
-fn verb(direction: CrossingDirection) -> &'static str {
+/// What a signal does that crosses, and the extreme of one that does not.
+fn words(direction: CrossingDirection) -> (&'static str, &'static str) {
     match direction {
-        CrossingDirection::Below => "falls below",
-        CrossingDirection::Above => "rises above",
+        CrossingDirection::Below => ("falls below", "lowest"),
+        CrossingDirection::Above => ("rises above", "highest"),
     }
 }

@@ -5,13 +5,11 @@
 //! when each path carries data. The allocator and the path manager are those of
 //! every other agent; only the assessors differ.
 
-use crosslane_core::path::{PathId, PathSpec, Sample};
-use std::sync::Arc;
-
 use crosslane_core::actuator::Actuator;
 use crosslane_core::agent::Agent;
+use crosslane_core::allocate::by_belief::ByBelief;
 use crosslane_core::assess::{Assessor, Belief, Reason};
-use crosslane_core::strategy::by_belief;
+use crosslane_core::path::{PathId, PathSpec, Sample};
 use crosslane_core::time::{Duration, Instant};
 
 use crate::scenario::{Mode, OracleParams as Params, Scenario};
@@ -21,7 +19,7 @@ use crate::world::{TICK, Truth, World, WorldEvent};
 #[derive(Clone, Debug)]
 pub struct Foresight {
     params: Params,
-    paths: Vec<Arc<Future>>,
+    paths: Vec<Future>,
 }
 
 /// The future of one path.
@@ -36,13 +34,13 @@ struct Future {
 impl Foresight {
     /// Runs a new `world` of the scenario to its end.
     pub fn new(mut world: World, scenario: &Scenario, params: Params) -> Foresight {
-        let mut futures = vec![Future::default(); scenario.paths().len()];
+        let mut paths = vec![Future::default(); scenario.paths().len()];
         let traffic = &scenario.traffic;
         let traffic_s = traffic.start_s..traffic.stop_s;
         while let Some(now) = world.next_wakeup() {
             while let Some(event) = world.poll(now) {
                 let WorldEvent::Truth(truth) = event else { continue };
-                let Some(future) = futures.get_mut(usize::from(truth.path.0)) else { continue };
+                let Some(future) = paths.get_mut(usize::from(truth.path.0)) else { continue };
                 let mbit_s = if traffic.down { truth.down_mbit_s } else { truth.up_mbit_s };
                 if mbit_s >= params.floor_mbit_s && truth.loss <= params.loss {
                     future.add(&truth, millis(params.ride_out_ms));
@@ -52,7 +50,7 @@ impl Foresight {
                 }
             }
         }
-        Foresight { params, paths: futures.into_iter().map(Arc::new).collect() }
+        Foresight { params, paths }
     }
 
     /// IP bytes that each path could carry during the traffic, in order of path
@@ -62,13 +60,14 @@ impl Foresight {
     }
 
     /// The agent that uses this knowledge. `ranks` and `actuators` as in
-    /// [`Setup`](crosslane_core::agent::Setup).
+    /// [`Agent::new`].
     pub fn agent(&self, paths: &[PathSpec], ranks: &[u8], mode: Mode, actuators: Vec<Box<dyn Actuator>>) -> Agent {
         let (futures, params) = (self.paths.clone(), self.params);
         let assessors = move |path: PathId, _: &PathSpec| -> Vec<Box<dyn Assessor + Send>> {
             vec![Box::new(Oracle::new(futures[usize::from(path.0)].clone(), params))]
         };
-        Agent::of(paths, ranks, Box::new(assessors), by_belief(mode, params.on_fade), actuators)
+        let allocator = ByBelief { mode, on_fade: params.on_fade };
+        Agent::of(paths, ranks, Box::new(assessors), Box::new(allocator), actuators)
     }
 }
 
@@ -84,7 +83,7 @@ impl Future {
 
 /// Assessor of one path.
 struct Oracle {
-    future: Arc<Future>,
+    future: Future,
     params: Params,
     /// Index of the first span that has not ended.
     place: usize,
@@ -94,7 +93,7 @@ struct Oracle {
 }
 
 impl Oracle {
-    fn new(future: Arc<Future>, params: Params) -> Oracle {
+    fn new(future: Future, params: Params) -> Oracle {
         Oracle {
             future,
             params,

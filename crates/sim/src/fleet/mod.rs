@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use crosslane_core::rng::Rng;
 use crosslane_core::time::{Duration, Instant};
 
+use self::airtime::AirtimeUse;
 use crate::input::mobility::Track;
 use crate::scenario::{Fleet as FleetConfig, Scenario, ScenarioError, Strategy};
 use crate::simulation::{Detail, Simulation};
@@ -20,7 +21,7 @@ use crate::simulation::{Detail, Simulation};
 pub mod airtime;
 mod outcome;
 
-pub use outcome::{Outcome, Totals};
+pub use outcome::{Outcome, metrics, table};
 
 /// Time for which vehicles advance independently.
 pub const STEP: Duration = Duration::from_millis(10);
@@ -40,16 +41,11 @@ pub struct Fleet {
 pub struct Vehicle {
     number: u32,
     here: [Instant; 2],
-    state: State,
+    /// None after it has departed.
+    simulation: Option<Box<Simulation>>,
+    outcome: Outcome,
     /// Share of the airtime last set, by radio.
     shares: Vec<f64>,
-}
-
-enum State {
-    /// Present, or not yet.
-    Running(Box<Simulation>),
-    /// Departed.
-    Departed(Box<Outcome>),
 }
 
 impl Fleet {
@@ -59,7 +55,12 @@ impl Fleet {
     /// # Errors
     /// The scenario has no fleet, or [`Simulation::new`] fails.
     pub fn new(scenario: &Scenario, strategy: &Strategy, seed: u64) -> Result<Fleet, ScenarioError> {
-        let config = scenario.fleet.ok_or_else(|| no_fleet(scenario))?;
+        let config = scenario.fleet.ok_or_else(|| ScenarioError {
+            file: scenario.name.clone(),
+            line: None,
+            what: "the scenario has no fleet".into(),
+            remedy: "add `[fleet]`".into(),
+        })?;
         let mut common = scenario.clone();
         let tracks = std::mem::take(&mut common.data.fleet);
         let vehicle = |(number, track)| Vehicle::new(&mut common, &config, strategy, seed, number, track);
@@ -87,14 +88,14 @@ impl Fleet {
     pub fn share_airtime(&mut self) {
         self.now = self.next().unwrap_or(self.end);
         for radio in 0..self.radios {
-            let mut cells: BTreeMap<usize, Vec<(usize, airtime::AirtimeUse)>> = BTreeMap::new();
+            let mut cells: BTreeMap<usize, Vec<(usize, AirtimeUse)>> = BTreeMap::new();
             for (vehicle, member) in self.vehicles.iter_mut().enumerate() {
                 if let Some((unit, used)) = member.airtime_used(radio) {
                     cells.entry(unit).or_default().push((vehicle, used));
                 }
             }
             for stations in cells.values() {
-                let uses: Vec<airtime::AirtimeUse> = stations.iter().map(|(_, used)| *used).collect();
+                let uses: Vec<AirtimeUse> = stations.iter().map(|(_, used)| *used).collect();
                 for ((vehicle, _), share) in stations.iter().zip(airtime::shares(&uses)) {
                     self.vehicles[*vehicle].set_share(radio, share);
                 }
@@ -131,7 +132,7 @@ impl Vehicle {
     ) -> Result<Vehicle, ScenarioError> {
         let mut rng = Rng::new(seed, &format!("vehicle {number}"));
         let own_seed = u64::from(rng.below(u32::MAX)) << 32 | u64::from(rng.below(u32::MAX));
-        let span_s = [track.points().first(), track.points().last()].map(|point| point.map_or(0.0, |point| point.t_s));
+        let span_s = [track.points.first(), track.points.last()].map(|point| point.map_or(0.0, |point| point.t_s));
         let here_s = span_s.map(|t_s| (t_s + common.vehicle.start_s).min(common.duration_s));
         let all = common.traffic.clone();
         common.traffic = config.traffic(&all, here_s, rng.uniform());
@@ -141,7 +142,8 @@ impl Vehicle {
         Ok(Vehicle {
             number,
             here: here_s.map(Instant::from_secs_f64),
-            state: State::Running(Box::new(simulation?)),
+            simulation: Some(Box::new(simulation?)),
+            outcome: Outcome::default(),
             shares: vec![1.0; common.radios.len()],
         })
     }
@@ -150,10 +152,7 @@ impl Vehicle {
     /// after it has departed.
     pub fn run_until(&mut self, until: Instant) {
         let [from, to] = self.here;
-        let State::Running(simulation) = &mut self.state else { return };
-        if until < from {
-            return;
-        }
+        let Some(simulation) = self.simulation.as_mut().filter(|_| until >= from) else { return };
         simulation.run_until(until.min(to));
         if until >= to {
             self.leave();
@@ -161,45 +160,30 @@ impl Vehicle {
     }
 
     fn leave(&mut self) {
-        self.state = match std::mem::replace(&mut self.state, State::Departed(Box::default())) {
-            State::Running(simulation) => {
-                State::Departed(Box::new(Outcome::of(self.number, self.here, simulation.finish())))
-            }
-            departed @ State::Departed(_) => departed,
-        };
+        if let Some(simulation) = self.simulation.take() {
+            self.outcome = Outcome::of(self.number, self.here, simulation.finish());
+        }
     }
 
     /// The serving RSU, by its index among the radio's, and the airtime used in
     /// the last step.
-    fn airtime_used(&mut self, radio: usize) -> Option<(usize, airtime::AirtimeUse)> {
-        let State::Running(simulation) = &mut self.state else { return None };
-        let (unit, used, backlog) = simulation.airtime_used(radio)?;
-        Some((unit, airtime::AirtimeUse { part: (used.as_secs_f64() / STEP.as_secs_f64()).min(1.0), backlog }))
+    fn airtime_used(&mut self, radio: usize) -> Option<(usize, AirtimeUse)> {
+        let (unit, used, backlog) = self.simulation.as_mut()?.airtime_used(radio)?;
+        Some((unit, AirtimeUse { part: (used.as_secs_f64() / STEP.as_secs_f64()).min(1.0), backlog }))
     }
 
     fn set_share(&mut self, radio: usize, share: f64) {
-        if let State::Running(simulation) = &mut self.state
-            && (self.shares[radio] - share).abs() > MIN_CHANGE
+        let last = &mut self.shares[radio];
+        if let Some(simulation) = &mut self.simulation
+            && (*last - share).abs() > MIN_CHANGE
         {
-            self.shares[radio] = share;
+            *last = share;
             simulation.set_airtime_share(radio, share);
         }
     }
 
     fn finish(mut self) -> Outcome {
         self.leave();
-        match self.state {
-            State::Departed(outcome) => *outcome,
-            State::Running(_) => Outcome::default(),
-        }
-    }
-}
-
-fn no_fleet(scenario: &Scenario) -> ScenarioError {
-    ScenarioError {
-        file: scenario.name.clone(),
-        line: None,
-        what: "the scenario has no fleet".into(),
-        remedy: "add `[fleet]`".into(),
+        self.outcome
     }
 }

@@ -45,7 +45,7 @@ impl Outcome {
         Outcome {
             vehicle,
             here,
-            path_bytes: recording.sums.delivered_payload_bytes().to_vec(),
+            path_bytes: recording.sums.delivered_payload_bytes,
             messages: results.written,
             lost: results.written - results.delays.count(),
             delivered_bytes: results.delivered_bytes,
@@ -62,80 +62,66 @@ const SETTLED: Duration = Duration::from_secs(1);
 /// A figure of one vehicle; none if it is not defined.
 type OfVehicle = fn(&Outcome) -> Option<f64>;
 
-/// Totals over all vehicles, for the summary.
-#[derive(Clone, Debug)]
-pub struct Totals {
-    outcomes: Vec<Outcome>,
+/// Metrics by name: sums, and for delay and goodput the median and other
+/// quantiles over the vehicles. `paths` are the names of the paths.
+pub fn metrics(outcomes: &[Outcome], paths: &[String]) -> BTreeMap<String, f64> {
+    let mut found = BTreeMap::new();
+    let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>() as f64;
+    found.insert("vehicles".into(), outcomes.len() as f64);
+    found.insert("messages.sent".into(), sum(|outcome| outcome.messages));
+    found.insert("messages.lost".into(), sum(|outcome| outcome.lost));
+    found.insert("delivered_bytes".into(), sum(|outcome| outcome.delivered_bytes));
+    found.insert("handover.count".into(), sum(|outcome| outcome.handovers));
+    let all: u64 = outcomes.iter().flat_map(|outcome| &outcome.path_bytes).sum();
+    for (place, name) in paths.iter().enumerate() {
+        let bytes: u64 = outcomes.iter().filter_map(|outcome| outcome.path_bytes.get(place)).sum();
+        found.insert(format!("path.{name}.bytes"), bytes as f64);
+        if all > 0 {
+            found.insert(format!("path.{name}.share"), bytes as f64 / all as f64);
+        }
+    }
+    let of_each: [(&str, OfVehicle); 4] = [
+        ("delivery_delay_ms.p50", |outcome| outcome.delays.quantile(0.5).map(millis)),
+        ("delivery_delay_ms.p99", |outcome| outcome.delays.quantile(0.99).map(millis)),
+        ("delivery_delay_ms.max", |outcome| (outcome.delays.count() > 0).then(|| millis(outcome.delays.longest()))),
+        ("goodput_mbit_s", Outcome::goodput_mbit_s),
+    ];
+    for (name, of) in of_each {
+        let mut values: Vec<f64> = outcomes.iter().filter_map(of).collect();
+        values.sort_by(f64::total_cmp);
+        for (ending, share) in [(".vehicles_p10", 0.1), ("", 0.5), (".vehicles_p90", 0.9)] {
+            let place = libm::ceil(share * values.len() as f64).max(1.0) as usize - 1;
+            found.extend(values.get(place).map(|value| (format!("{name}{ending}"), *value)));
+        }
+    }
+    found
 }
 
-impl Totals {
-    /// Totals of these vehicles.
-    pub fn new(outcomes: Vec<Outcome>) -> Totals {
-        Totals { outcomes }
-    }
-
-    /// Metrics by name: sums, and for delay and goodput the median and other
-    /// quantiles over the vehicles. `paths` are the names of the paths.
-    pub fn metrics(&self, paths: &[String]) -> BTreeMap<String, f64> {
-        let mut found = BTreeMap::new();
-        let sum = |of: fn(&Outcome) -> u64| self.outcomes.iter().map(of).sum::<u64>() as f64;
-        found.insert("vehicles".into(), self.outcomes.len() as f64);
-        found.insert("messages.sent".into(), sum(|outcome| outcome.messages));
-        found.insert("messages.lost".into(), sum(|outcome| outcome.lost));
-        found.insert("delivered_bytes".into(), sum(|outcome| outcome.delivered_bytes));
-        found.insert("handover.count".into(), sum(|outcome| outcome.handovers));
-        let all: u64 = self.outcomes.iter().flat_map(|outcome| &outcome.path_bytes).sum();
-        for (place, name) in paths.iter().enumerate() {
-            let bytes: u64 = self.outcomes.iter().filter_map(|outcome| outcome.path_bytes.get(place)).sum();
-            found.insert(format!("path.{name}.bytes"), bytes as f64);
-            if all > 0 {
-                found.insert(format!("path.{name}.share"), bytes as f64 / all as f64);
-            }
-        }
-        let of_each: [(&str, OfVehicle); 4] = [
-            ("delivery_delay_ms.p50", |outcome| outcome.delays.quantile(0.5).map(millis)),
-            ("delivery_delay_ms.p99", |outcome| outcome.delays.quantile(0.99).map(millis)),
-            ("delivery_delay_ms.max", |outcome| (outcome.delays.count() > 0).then(|| millis(outcome.delays.longest()))),
-            ("goodput_mbit_s", Outcome::goodput_mbit_s),
-        ];
-        for (name, of) in of_each {
-            let mut values: Vec<f64> = self.outcomes.iter().filter_map(of).collect();
-            values.sort_by(f64::total_cmp);
-            for (ending, share) in [(".vehicles_p10", 0.1), ("", 0.5), (".vehicles_p90", 0.9)] {
-                let place = libm::ceil(share * values.len() as f64).max(1.0) as usize - 1;
-                found.extend(values.get(place).map(|value| (format!("{name}{ending}"), *value)));
-            }
-        }
-        found
-    }
-
-    /// The text of `vehicles.csv`: a row per vehicle.
-    pub fn table(&self, paths: &[String]) -> String {
-        let bytes: String = paths.iter().map(|name| format!(",{name}_bytes")).collect();
-        let mut text = format!(
-            "vehicle,from_s,to_s{bytes},messages,lost,delivered_bytes,\
-             delay_p50_ms,delay_p99_ms,delay_max_ms,handovers\n"
+/// The text of `vehicles.csv`: a row per vehicle.
+pub fn table(outcomes: &[Outcome], paths: &[String]) -> String {
+    let bytes: String = paths.iter().map(|name| format!(",{name}_bytes")).collect();
+    let mut text = format!(
+        "vehicle,from_s,to_s{bytes},messages,lost,delivered_bytes,\
+         delay_p50_ms,delay_p99_ms,delay_max_ms,handovers\n"
+    );
+    for outcome in outcomes {
+        let [from_s, to_s] = outcome.here.map(Instant::as_secs_f64);
+        let bytes: String = outcome.path_bytes.iter().map(|bytes| format!(",{bytes}")).collect();
+        let delay = |share: f64| outcome.delays.quantile(share).map_or(String::new(), |d| format!("{:.3}", millis(d)));
+        let _ = writeln!(
+            text,
+            "{},{from_s:.3},{to_s:.3}{bytes},{},{},{},{},{},{},{}",
+            outcome.vehicle,
+            outcome.messages,
+            outcome.lost,
+            outcome.delivered_bytes,
+            delay(0.5),
+            delay(0.99),
+            delay(1.0),
+            outcome.handovers,
         );
-        for outcome in &self.outcomes {
-            let [from_s, to_s] = outcome.here.map(Instant::as_secs_f64);
-            let bytes: String = outcome.path_bytes.iter().map(|bytes| format!(",{bytes}")).collect();
-            let delay =
-                |share: f64| outcome.delays.quantile(share).map_or(String::new(), |d| format!("{:.3}", millis(d)));
-            let _ = writeln!(
-                text,
-                "{},{from_s:.3},{to_s:.3}{bytes},{},{},{},{},{},{},{}",
-                outcome.vehicle,
-                outcome.messages,
-                outcome.lost,
-                outcome.delivered_bytes,
-                delay(0.5),
-                delay(0.99),
-                delay(1.0),
-                outcome.handovers,
-            );
-        }
-        text
     }
+    text
 }
 
 impl Outcome {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::error::ScenarioError;
-use crate::input::numeric_csv::{self, Column, Row, fault};
+use crate::input::numeric_csv::{self, Column, fault};
 
 /// Position and speed of the vehicle.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,9 +15,10 @@ pub struct State {
 }
 
 /// Positions over time.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Track {
-    points: Vec<TrackPoint>,
+    /// The points, in order of time.
+    pub points: Vec<TrackPoint>,
 }
 
 /// A point of a track.
@@ -47,34 +48,36 @@ impl Track {
     /// of each vehicle by its number, which is 0 without a column `vehicle`.
     pub fn parse(text: &str, file: &str) -> Result<BTreeMap<u32, Track>, ScenarioError> {
         let mut tracks: BTreeMap<u32, Track> = BTreeMap::new();
-        let mut before: Option<Option<u32>> = None;
+        let mut before: Option<Option<f64>> = None;
         numeric_csv::each(text, file, &COLUMNS, MAX_ROWS, |row| {
-            let vehicle = number(&row).map_err(|(what, remedy)| fault(file, row.line, what, remedy))?;
-            let same = before == Some(vehicle);
-            let blank = before.is_some_and(|before| before.is_some() != vehicle.is_some());
-            before = Some(vehicle);
-            let track = tracks.entry(vehicle.unwrap_or(0)).or_insert(Track { points: Vec::new() });
-            add(track, &row, same && !blank).map_err(|(what, remedy)| fault(file, row.line, what, remedy))?;
-            match tracks.len() {
-                _ if blank => Err(fault(file, row.line, "`vehicle` is blank in some rows", "give every row a number")),
-                0..=MAX_VEHICLES => Ok(()),
-                _ => {
-                    let what = format!("more than {MAX_VEHICLES} vehicles");
-                    Err(fault(file, row.line, what, "split the file"))
-                }
+            let fail = |what: String, remedy| Err(fault(file, row.line, what, remedy));
+            let cell = |place: usize| row.cells[place].unwrap_or(0.0);
+            let (vehicle, number) = (row.cells[1], cell(1));
+            if number != libm::floor(number) {
+                return fail(format!("`vehicle` is {number}"), "number the vehicles with whole numbers from 0");
             }
+            let track = tracks.entry(number as u32).or_default();
+            let point = TrackPoint { t_s: cell(0), position_m: [cell(2), cell(3)] };
+            match track.points.last() {
+                Some(_) if before != Some(vehicle) => {
+                    let what = format!("the rows of vehicle {number} are not contiguous");
+                    return fail(what, "sort the rows by `vehicle`, then by `t_s`");
+                }
+                Some(last) if point.t_s <= last.t_s => {
+                    return fail("the time does not increase".into(), "sort the rows by `t_s`, each time once");
+                }
+                _ => track.points.push(point),
+            }
+            if before.is_some_and(|before| before.is_some() != vehicle.is_some()) {
+                return fail("`vehicle` is blank in some rows".into(), "give every row a number");
+            }
+            before = Some(vehicle);
+            if tracks.len() > MAX_VEHICLES {
+                return fail(format!("more than {MAX_VEHICLES} vehicles"), "split the file");
+            }
+            Ok(())
         })?;
         Ok(tracks)
-    }
-
-    /// A track through these points, in order of time.
-    pub fn new(points: Vec<TrackPoint>) -> Track {
-        Track { points }
-    }
-
-    /// The points, in order.
-    pub fn points(&self) -> &[TrackPoint] {
-        &self.points
     }
 
     /// State of the vehicle `t_s` after it began to move: interpolated linearly
@@ -99,35 +102,6 @@ impl Track {
     }
 }
 
-/// The vehicle's number in a row; none if the cell is blank or missing.
-fn number(row: &Row<4>) -> Result<Option<u32>, (String, &'static str)> {
-    let Some(number) = row.cells[1] else { return Ok(None) };
-    if number != libm::floor(number) {
-        return Err((format!("`vehicle` is {number}"), "number the vehicles with whole numbers from 0"));
-    }
-    Ok(Some(number as u32))
-}
-
-/// Appends a row to its vehicle's track; `same` if the previous row belongs to
-/// the same vehicle.
-fn add(track: &mut Track, row: &Row<4>, same: bool) -> Result<(), (String, &'static str)> {
-    let cell = |place: usize| row.cells[place].unwrap_or(0.0);
-    let point = TrackPoint { t_s: cell(0), position_m: [cell(2), cell(3)] };
-    let Some(last) = track.points.last() else {
-        track.points.push(point);
-        return Ok(());
-    };
-    if !same {
-        let what = format!("the rows of vehicle {} are not contiguous", cell(1));
-        return Err((what, "sort the rows by `vehicle`, then by `t_s`"));
-    }
-    if point.t_s <= last.t_s {
-        return Err(("the time does not increase".into(), "sort the rows by `t_s`, each time once"));
-    }
-    track.points.push(point);
-    Ok(())
-}
-
 /// Distance between two positions, in m.
 pub fn distance_m([x0, y0]: [f64; 2], [x1, y1]: [f64; 2]) -> f64 {
     libm::hypot(x1 - x0, y1 - y0)
@@ -150,7 +124,7 @@ mod tests {
         let tracks = Track::parse(text, "m.csv").unwrap_or_default();
         assert_eq!(tracks.keys().copied().collect::<Vec<u32>>(), [2, 7]);
         assert_eq!(tracks[&7].at(5.5).position_m, [5.0, 0.0]);
-        assert_eq!(tracks[&2].points().len(), 2);
+        assert_eq!(tracks[&2].points.len(), 2);
     }
 
     #[test]

@@ -3,9 +3,6 @@
 
 use crate::error::ScenarioError;
 
-/// Maximum number of rows: 20 hours at 10 Hz, 70 minutes with a row per 4 ms.
-const MAX_ROWS: usize = 1_000_000;
-
 /// A column that a file may have.
 pub(crate) struct Column {
     /// Name in the header.
@@ -23,24 +20,6 @@ pub(crate) struct Row<const N: usize> {
     pub cells: [Option<f64>; N],
 }
 
-/// Reads the rows of a file. The first requested column is `t_s`, which must
-/// increase.
-pub(crate) fn read<const N: usize>(
-    text: &str,
-    file: &str,
-    columns: &[Column; N],
-) -> Result<Vec<Row<N>>, ScenarioError> {
-    let mut rows: Vec<Row<N>> = Vec::new();
-    each(text, file, columns, MAX_ROWS, |row| {
-        if rows.last().is_some_and(|last| row.cells[0] <= last.cells[0]) {
-            return Err(fault(file, row.line, "the time does not increase", "sort the rows by `t_s`, each time once"));
-        }
-        rows.push(row);
-        Ok(())
-    })?;
-    Ok(rows)
-}
-
 /// Passes the rows of a file to `take` one by one, at most `max_rows` of them.
 pub(crate) fn each<const N: usize>(
     text: &str,
@@ -54,9 +33,8 @@ pub(crate) fn each<const N: usize>(
         .zip(1..)
         .map(|(text, line)| (text.trim(), line))
         .filter(|(text, _)| !text.is_empty() && !text.starts_with('#'));
-    let Some((header, line)) = lines.next() else {
-        return Err(fault(file, 1, "the file is empty", "give a header and rows"));
-    };
+    let empty = || fault(file, 1, "the file is empty", "give a header and rows");
+    let (header, line) = lines.next().ok_or_else(empty)?;
     let places = places(header, columns).map_err(|what| {
         let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
         fault(file, line, what, format!("the columns are {}", names.join(",")))
@@ -93,25 +71,19 @@ fn places<const N: usize>(header: &str, columns: &[Column; N]) -> Result<Vec<usi
         }
         places.push(place);
     }
-    for (place, column) in columns.iter().enumerate() {
-        if column.required && !places.contains(&place) {
-            return Err(format!("column `{}` is missing", column.name));
-        }
-    }
-    Ok(places)
+    let missing = columns.iter().enumerate().find(|(place, column)| column.required && !places.contains(place));
+    missing.map_or(Ok(places), |(_, column)| Err(format!("column `{}` is missing", column.name)))
 }
 
 fn cells<const N: usize>(text: &str, places: &[usize], columns: &[Column; N]) -> Result<[Option<f64>; N], String> {
     let mut row = [None; N];
-    let mut count = 0;
     for (cell, &place) in text.split(',').map(str::trim).zip(places) {
         let Column { name, range: [low, high], required } = columns[place];
-        count += 1;
-        if cell.is_empty() {
-            if required {
-                return Err(format!("`{name}` is blank"));
-            }
+        if cell.is_empty() && !required {
             continue;
+        }
+        if cell.is_empty() {
+            return Err(format!("`{name}` is blank"));
         }
         let value: f64 = cell.parse().map_err(|_| format!("`{cell}` is not a number for `{name}`"))?;
         if !(low..=high).contains(&value) {
@@ -120,7 +92,7 @@ fn cells<const N: usize>(text: &str, places: &[usize], columns: &[Column; N]) ->
         row[place] = Some(value);
     }
     let found = text.split(',').count();
-    if count != places.len() || found != count {
+    if found != places.len() {
         return Err(format!("{found} cells under {} columns", places.len()));
     }
     Ok(row)

@@ -86,9 +86,8 @@ impl Channel {
     /// The channel of the link `name` for a vehicle that starts at `position_m`;
     /// without `seed` there is no shadowing and no variation over time.
     pub fn new(model: &AccessModel, name: &str, seed: Option<u64>, position_m: [f64; 2]) -> Channel {
-        let (stations, decorrelation_m, time_constants_s) = match model {
-            AccessModel::Wifi(_, point) => {
-                let curve = &point.curve;
+        let (stations, decorrelation_m, [sinr_s, share_s]) = match model {
+            AccessModel::Wifi(_, AccessPoint { curve, .. }) => {
                 (1, curve.shadowing_distance_m, [1.0, curve.share_memory_s])
             }
             AccessModel::Cellular(cells) => {
@@ -96,35 +95,25 @@ impl Channel {
                 (cells.cells_m.len(), cells.shadowing_distance_m, [curve.sinr_memory_s, curve.share_memory_s])
             }
         };
-        let shadowings = seed.map(|seed| {
-            let shadowing = |station| {
-                let rng = Rng::new(seed, &format!("shadowing of {name} {station}"));
-                Shadowing::new(rng, position_m)
-            };
-            (0..stations).map(shadowing).collect()
-        });
-        let variations = seed.map(|seed| {
-            let [sinr_s, share_s] = time_constants_s;
-            [
-                Ar1::new(Rng::new(seed, &format!("sinr of {name}")), sinr_s),
-                Ar1::new(Rng::new(seed, &format!("share of {name}")), share_s),
-            ]
-        });
+        let shadowing = |station| {
+            let rng = Rng::new(seed?, &format!("shadowing of {name} {station}"));
+            Some(Shadowing::new(rng, position_m))
+        };
+        let variation = |seed, what, memory_s| Ar1::new(Rng::new(seed, &format!("{what} of {name}")), memory_s);
         let track_state = TrackState {
-            shadowings: shadowings.unwrap_or_default(),
+            shadowings: (0..stations).filter_map(shadowing).collect(),
             memory: Memory::new(decorrelation_m),
             cell: None,
             interrupted_until_s: 0.0,
         };
+        let variations = seed.map(|seed| [variation(seed, "sinr", sinr_s), variation(seed, "share", share_s)]);
         Channel { model: model.clone(), variations, track_state }
     }
 
     /// The signal at a time and position; times must not decrease.
     pub fn signal_at(&mut self, t_s: f64, position_m: [f64; 2]) -> ReceivedSignal {
-        let [sinr, share] = match &mut self.variations {
-            Some([sinr, share]) => [sinr.at(t_s), share.at(t_s)],
-            None => [0.0, 0.0],
-        };
+        let variations = self.variations.as_mut();
+        let [sinr, share] = variations.map_or([0.0; 2], |both| both.each_mut().map(|process| process.at(t_s)));
         match &self.model {
             AccessModel::Wifi(band, point) => self.track_state.wifi_signal(*band, point, position_m, share),
             AccessModel::Cellular(cells) => self.track_state.cellular_signal(cells, t_s, position_m, [sinr, share]),

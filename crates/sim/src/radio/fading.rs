@@ -27,20 +27,14 @@ impl Fading {
         match self {
             Fading::None => f64::INFINITY,
             Fading::M(m) => m,
-            Fading::Nakagami => {
-                let found = M_BY_DISTANCE.iter().find(|(upto_m, _)| distance_m <= *upto_m);
-                found.map_or(0.32, |(_, m)| *m)
-            }
+            Fading::Nakagami => M_BY_DISTANCE.iter().find(|(to_m, _)| distance_m <= *to_m).map_or(0.32, |(_, m)| *m),
         }
     }
 }
 
 /// Power of one frame relative to the mean, in dB.
 pub fn gain_db(rng: &mut Rng, m: f64) -> f64 {
-    if m.is_infinite() {
-        return 0.0;
-    }
-    10.0 * libm::log10(rng.gamma_mean_one(m))
+    if m.is_infinite() { 0.0 } else { 10.0 * libm::log10(rng.gamma_mean_one(m)) }
 }
 
 /// Packet error rate averaged over fading, from a fixed sample of gains, so that
@@ -50,8 +44,8 @@ pub fn gain_db(rng: &mut Rng, m: f64) -> f64 {
 pub struct MeanError {
     rate: PhyRate,
     ip_bytes: u32,
-    /// By m; [`Fading`] has at most seven values of m.
-    by_m: Vec<(f64, Mean)>,
+    /// By the bits of m; [`Fading`] has at most seven values of m.
+    by_m: BTreeMap<u64, Mean>,
 }
 
 /// The mean for one m.
@@ -69,16 +63,12 @@ const SNR_TENTHS: [f64; 2] = [-1000.0, 2000.0];
 impl MeanError {
     /// For packets of `ip_bytes`.
     pub fn new(rate: PhyRate, ip_bytes: u32) -> MeanError {
-        MeanError { rate, ip_bytes, by_m: Vec::new() }
+        MeanError { rate, ip_bytes, by_m: BTreeMap::new() }
     }
 
     /// Probability (0 to 1) that one attempt is lost at this mean SNR and fading.
     pub fn of(&mut self, mean_snr_db: f64, m: f64) -> f64 {
-        let place = self.by_m.iter().position(|(known, _)| *known == m).unwrap_or_else(|| {
-            self.by_m.push((m, Mean::new(m)));
-            self.by_m.len() - 1
-        });
-        let mean = &mut self.by_m[place].1;
+        let mean = self.by_m.entry(m.to_bits()).or_insert_with(|| Mean::new(m));
         let [low, high] = SNR_TENTHS;
         let tenths = libm::round(mean_snr_db * 10.0).clamp(low, high) as i32;
         let (rate, ip_bytes, gains_db) = (self.rate, self.ip_bytes, &mean.gains_db);

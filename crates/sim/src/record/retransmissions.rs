@@ -2,8 +2,6 @@
 
 use std::collections::VecDeque;
 
-use crosslane_core::link::Direction;
-
 use crate::record::rows::PacketRow;
 
 /// Distance from the newest byte up to which bytes are remembered. No receive
@@ -16,8 +14,8 @@ const MAX_RANGE_BYTES: u64 = 1 << 20;
 /// repeats. It has at most one range per packet of the last 64 MiB.
 #[derive(Clone, Debug, Default)]
 pub struct Repeats {
-    up: Sent,
-    down: Sent,
+    /// Up, then down.
+    sent: [Sent; 2],
 }
 
 /// Bytes of a packet that were sent before.
@@ -36,10 +34,7 @@ impl Repeats {
         let (Some(subflow), 1..) = (packet.subflow, packet.payload_bytes) else {
             return Repeat::default();
         };
-        let sent = match packet.direction {
-            Direction::Up => &mut self.up,
-            Direction::Down => &mut self.down,
-        };
+        let sent = &mut self.sent[packet.direction as usize];
         let start = packet.dsn.unwrap_or_else(|| sent.unwrapped(packet.tcp_seq));
         sent.note(subflow, start, u64::from(packet.payload_bytes))
     }
@@ -79,7 +74,9 @@ impl Sent {
             repeat = self.repeat(start, end, subflows);
         }
         self.highest = self.highest.max(end);
-        self.forget();
+        while self.ranges.front().is_some_and(|first| first.end.saturating_add(WINDOW_BYTES) < self.highest) {
+            self.ranges.pop_front();
+        }
         repeat
     }
 
@@ -133,12 +130,6 @@ impl Sent {
             let tail = Range { start: at, ..*range };
             range.end = at;
             self.ranges.insert(place + 1, tail);
-        }
-    }
-
-    fn forget(&mut self) {
-        while self.ranges.front().is_some_and(|first| first.end.saturating_add(WINDOW_BYTES) < self.highest) {
-            self.ranges.pop_front();
         }
     }
 }

@@ -127,31 +127,26 @@ impl Base {
 
     /// What the catalogue has on it.
     pub fn entry(self) -> Entry {
+        use {Engines::*, Kind::*};
         let none = parameters::list::<NoParams>;
-        let over_one_path = parameters::list::<SinglePathParams>;
+        let one_path = parameters::list::<SinglePathParams>;
         let (kind, engines, what, parameters) = match self {
-            Base::Single => (Kind::Baseline, Engines::Both, "plain TCP or UDP over one path", over_one_path()),
-            Base::Kernel => (Kind::Baseline, Engines::Both, "the in-kernel path manager", none()),
+            Base::Single => (Baseline, Both, "plain TCP or UDP over one path", one_path()),
+            Base::Kernel => (Baseline, Both, "the in-kernel path manager", none()),
             Base::KernelTuned => {
-                let what = "the in-kernel path manager with `net.mptcp.stale_loss_cnt = 1`";
-                (Kind::Baseline, Engines::Both, what, none())
+                (Baseline, Both, "the in-kernel path manager with `net.mptcp.stale_loss_cnt = 1`", none())
             }
-            Base::Agent(entry) => (Kind::Agent, Engines::Both, entry.what, (entry.parameters)()),
-            Base::Oracle => {
-                let what = "knows what each path will do";
-                (Kind::Bound, Engines::Simulate, what, parameters::list::<OracleParams>())
-            }
+            Base::Agent(entry) => (Agent, Both, entry.what, (entry.parameters)()),
+            Base::Oracle => (Bound, Simulate, "knows what each path will do", parameters::list::<OracleParams>()),
             Base::Tunnel => {
-                let what = "plain TCP or UDP through the multipath tunnel";
-                (Kind::Tunnel, Engines::Both, what, parameters::list::<TunnelParams>())
+                (Tunnel, Both, "plain TCP or UDP through the multipath tunnel", parameters::list::<TunnelParams>())
             }
             Base::Vxlan => {
                 let what = "plain TCP or UDP through the kernel's VXLAN over one path, in the clear";
-                (Kind::Baseline, Engines::Drive, what, over_one_path())
+                (Baseline, Drive, what, one_path())
             }
             Base::WireguardGo => {
-                let what = "plain TCP or UDP through WireGuard in Go over one path";
-                (Kind::Baseline, Engines::Drive, what, over_one_path())
+                (Baseline, Drive, "plain TCP or UDP through WireGuard in Go over one path", one_path())
             }
         };
         Entry { name: self.name(), kind, engines, needs_deadlines: self.needs_deadlines(), what, parameters }

@@ -32,30 +32,24 @@ impl Scenario {
         for (name, cost) in costs {
             let key = format!("service.cost_per_gb.{name}");
             self.known_path(name, &key)?;
-            if !(0.0..=MAX_COST_PER_GB).contains(cost) {
-                let what = format!("{cost} per GB is outside 0 to {MAX_COST_PER_GB}");
-                return Err(self.lines.error(&key, what, "choose a price in this range"));
-            }
+            let what = format!("{cost} per GB is outside 0 to {MAX_COST_PER_GB}");
+            self.lines.require((0.0..=MAX_COST_PER_GB).contains(cost), &key, what, "choose a price in this range")?;
         }
         if costs.is_empty() {
             return Ok(());
         }
-        if self.traffic.kind.deadlines().is_none() {
-            let what = "paths have a price, but the traffic has no deadlines";
-            let remedy = "make it traffic of kind `deadline`, or leave `cost_per_gb` out";
-            return Err(self.lines.error("service.cost_per_gb", what, remedy));
-        }
+        let what = "paths have a price, but the traffic has no deadlines";
+        let remedy = "make it traffic of kind `deadline`, or leave `cost_per_gb` out";
+        self.lines.require(self.traffic.kind.deadlines().is_some(), "service.cost_per_gb", what, remedy)?;
         if let Some(path) = self.paths().iter().find(|path| !costs.contains_key(path.name)) {
             let what = format!("path `{}` has no price, but other paths have one", path.name);
             return Err(self.lines.error("service.cost_per_gb", what, "give all paths a price, or none"));
         }
         let price = |name: &String| costs.get(name).copied().unwrap_or(0.0);
-        if let Some([a, b]) = self.service.prefer.windows(2).find_map(|pair| match pair {
-            [a, b] if price(a) > price(b) => Some([a, b]),
-            _ => None,
-        }) {
-            let what = format!("`{a}` is preferred to `{b}` and costs more");
-            return Err(self.lines.error("service.prefer", what, "name the cheaper path first"));
+        for pair in self.service.prefer.windows(2) {
+            let what = format!("`{}` is preferred to `{}` and costs more", pair[0], pair[1]);
+            let ok = price(&pair[0]) <= price(&pair[1]);
+            self.lines.require(ok, "service.prefer", what, "name the cheaper path first")?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Scenarios and strategies that only one of the two engines supports.
 
 use super::base::{Base, Engines, catalog};
-use super::{Congestion, Scenario, ScenarioError, Scheduler, Strategy};
+use super::{Congestion, Scenario, ScenarioError, Strategy};
 
 /// Engine of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,26 +12,15 @@ pub enum Engine {
     Simulator,
 }
 
-/// A key that only one engine supports, and the reason.
-struct Only {
-    key: String,
-    what: String,
-}
-
 impl Scenario {
     /// Checks that this engine can run the scenario.
     ///
     /// # Errors
     /// Names the unsupported key.
     pub fn check_engine(&self, engine: Engine) -> Result<(), ScenarioError> {
-        match (engine, self.only_simulated()) {
-            (Engine::Kernel, Some(only)) => {
-                let remedy = "use `crosslane simulate`, or remove the key";
-                let what = format!("only the simulator can run this `{}`: {}", only.key, only.what);
-                Err(self.lines.error(&only.key, what, remedy))
-            }
-            _ => Ok(()),
-        }
+        let (Engine::Kernel, Some((key, why))) = (engine, self.only_simulated()) else { return Ok(()) };
+        let what = format!("only the simulator can run this `{key}`: {why}");
+        Err(self.lines.error(key, what, "use `crosslane simulate`, or remove the key"))
     }
 
     /// Checks that this engine supports the strategy, and that the strategy
@@ -53,24 +42,22 @@ impl Scenario {
         Err(self.lines.error("strategy", what, remedy))
     }
 
-    fn only_simulated(&self) -> Option<Only> {
-        let only = |key: &str, what: &str| Some(Only { key: key.into(), what: what.into() });
+    /// A key that only the simulator supports, and the reason.
+    fn only_simulated(&self) -> Option<(&'static str, &'static str)> {
         if matches!(self.congestion, Congestion::Lia | Congestion::Olia) {
-            return only("congestion", "upstream Linux has no coupled congestion control");
+            return Some(("congestion", "upstream Linux has no coupled congestion control"));
         }
-        if !Scheduler::is_upstream(self.scheduler) {
-            return only("scheduler", "upstream Linux has no other packet scheduler than its default");
+        if !self.scheduler.is_upstream() {
+            return Some(("scheduler", "upstream Linux has no other packet scheduler than its default"));
         }
         if let Some(why) = self.traffic.kind.only_simulated() {
-            return only("traffic.kind", why);
+            return Some(("traffic.kind", why));
         }
         if self.traffic.kind.deadlines().is_some() && self.traffic.down {
-            return only(
-                "traffic.direction",
-                "the agent, which uses the deadlines, runs on the vehicle, so the vehicle must be the sender",
-            );
+            let why = "the agent, which uses the deadlines, runs on the vehicle, so the vehicle must be the sender";
+            return Some(("traffic.direction", why));
         }
-        self.fleet.as_ref().and_then(|_| only("fleet", "the emulator drives one vehicle"))
+        self.fleet.map(|_| ("fleet", "the emulator drives one vehicle"))
     }
 }
 

@@ -1,12 +1,13 @@
 //! Expectations of a scenario: threshold crossings and bounds on metrics.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::source_map::did_you_mean;
 use super::{Scenario, ScenarioError};
 
 /// An expectation.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
 pub enum Expectation {
     /// The mean signal of a path crosses a threshold.
     Crossing(Crossing),
@@ -15,9 +16,10 @@ pub enum Expectation {
 }
 
 /// A crossing of a threshold by the mean signal.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Crossing {
     /// Name of the path.
+    #[serde(rename = "crossing")]
     pub path: String,
     /// Threshold, in dBm.
     pub threshold_dbm: f64,
@@ -38,30 +40,23 @@ pub enum CrossingDirection {
 }
 
 /// A bound on a metric.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bound {
     /// Strategy of the run.
     pub strategy: String,
     /// Name of the metric.
     pub metric: String,
     /// True: the limit is an upper bound; false: a lower bound.
+    #[serde(rename = "bound", serialize_with = "bound_word")]
     pub at_most: bool,
-    /// The limit.
-    pub limit: Limit,
+    /// The limit, in the metric's unit; with `of_strategy`, a factor.
+    pub limit: f64,
+    /// The strategy whose value of the metric, times `limit`, is the limit.
+    pub of_strategy: Option<String>,
 }
 
-/// Limit of a metric.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Limit {
-    /// A number, in the metric's unit.
-    Number(f64),
-    /// The same metric of another strategy, times a factor.
-    Of {
-        /// The other strategy.
-        strategy: String,
-        /// The factor.
-        times: f64,
-    },
+fn bound_word<S: Serializer>(at_most: &bool, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(if *at_most { "at_most" } else { "at_least" })
 }
 
 impl Scenario {

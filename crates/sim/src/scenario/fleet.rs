@@ -1,8 +1,8 @@
 //! Many vehicles in one run.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::schema::optional_range;
 use super::{Motion, Scenario, ScenarioError, Traffic};
 use crate::input::mobility::MAX_VEHICLES;
 
@@ -54,6 +54,10 @@ impl Scenario {
     }
 }
 
-fn rate_mbit_s<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<[f64; 2]>, D::Error> {
-    optional_range(from, [0.001, 100.0])
+fn rate_mbit_s<'de, D: Deserializer<'de>>(from: D) -> Result<Option<[f64; 2]>, D::Error> {
+    let [min, max] = <[f64; 2]>::deserialize(from)?;
+    if 0.001 <= min && min <= max && max <= 100.0 {
+        return Ok(Some([min, max]));
+    }
+    Err(D::Error::custom(format!("[{min}, {max}] is no range within 0.001 to 100; give the minimum and the maximum")))
 }

@@ -9,15 +9,15 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
-use super::schema::{number, period, whole};
+use super::schema::{number, period, whole, within};
 
 /// CoDel's target and interval, in ms; the defaults are those of RFC 8289.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CoDelKeys {
-    #[serde(default = "whole::<5>", deserialize_with = "period::<_, 10_000>")]
+    #[serde(default = "whole::<5>", deserialize_with = "period::<_, _, 10_000>")]
     target_ms: f64,
-    #[serde(default = "whole::<100>", deserialize_with = "period::<_, 60_000>")]
+    #[serde(default = "whole::<100>", deserialize_with = "period::<_, _, 60_000>")]
     interval_ms: f64,
 }
 
@@ -36,13 +36,13 @@ pub(super) fn codel<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CoDel>,
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BurstKeys {
-    #[serde(default, deserialize_with = "number::<_, 0, 1>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 1>")]
     good: f64,
-    #[serde(deserialize_with = "number::<_, 0, 1>")]
+    #[serde(deserialize_with = "number::<_, _, 0, 1>")]
     bad: f64,
-    #[serde(deserialize_with = "period::<_, 1>")]
+    #[serde(deserialize_with = "period::<_, _, 1>")]
     to_bad: f64,
-    #[serde(deserialize_with = "period::<_, 1>")]
+    #[serde(deserialize_with = "period::<_, _, 1>")]
     to_good: f64,
 }
 
@@ -61,10 +61,7 @@ pub(super) fn loss<'de, D: Deserializer<'de>>(from: D) -> Result<Loss, D::Error>
         }
 
         fn visit_f64<E: Error>(self, loss: f64) -> Result<Loss, E> {
-            if (0.0..=1.0).contains(&loss) {
-                return Ok(Loss::Independent(loss));
-            }
-            Err(E::custom(format!("{loss} is outside 0 to 1; choose a number in this range")))
+            within(loss, 0, 1).map(Loss::Independent)
         }
 
         fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Loss, A::Error> {

@@ -10,12 +10,12 @@ use serde::Deserialize;
 use super::impairments::{codel, loss};
 use super::models::{CellularModelKeys, WifiModelKeys};
 use super::route::RouteKeys;
-use super::schema::{number, optional_number, optional_period, period, spans, whole};
+use super::schema::{number, period, spans, whole};
 use super::traffic::TrafficKeys;
 use super::wires::WireKeys;
 use super::{
-    AccessLink, Bound, Congestion, Crossing, CrossingDirection, Data, Expectation, Fleet, Limit, Map, Motion, Queue,
-    Radio, RoadsideUnit, Scenario, ScenarioError, Scheduler, Service, Strategy, Tunnel, Vehicle,
+    AccessLink, Bound, Congestion, Crossing, CrossingDirection, Data, Expectation, Fleet, Map, Motion, Queue, Radio,
+    RoadsideUnit, Scenario, ScenarioError, Scheduler, Service, Strategy, Tunnel, Vehicle,
 };
 use crate::radio::access_link::AccessModel;
 
@@ -25,7 +25,7 @@ pub(super) struct Keys {
     name: String,
     #[serde(default)]
     title: String,
-    #[serde(deserialize_with = "period::<_, 7200>")]
+    #[serde(deserialize_with = "period::<_, _, 7200>")]
     duration_s: f64,
     #[serde(default)]
     congestion: Congestion,
@@ -63,9 +63,9 @@ struct VehicleKeys {
     route: Option<RouteKeys>,
     mobility: Option<String>,
     vehicle: Option<u32>,
-    #[serde(default, deserialize_with = "number::<_, 0, 7200>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 7200>")]
     start_s: f64,
-    #[serde(default = "one_and_a_half", deserialize_with = "period::<_, 100>")]
+    #[serde(default = "one_and_a_half", deserialize_with = "period::<_, _, 100>")]
     antenna_m: f64,
 }
 
@@ -74,25 +74,25 @@ struct VehicleKeys {
 struct CellularKeys {
     name: String,
     rat: Rat,
-    #[serde(default, deserialize_with = "optional_number::<_, 0, 100_000>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 100_000>")]
     rate_mbit_s: Option<f64>,
-    #[serde(default, deserialize_with = "optional_number::<_, 0, 100_000>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 100_000>")]
     down_mbit_s: Option<f64>,
-    #[serde(default, deserialize_with = "optional_number::<_, 0, 10_000>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 10_000>")]
     delay_ms: Option<f64>,
     #[serde(default, deserialize_with = "loss")]
     loss: Loss,
     #[serde(default, deserialize_with = "codel")]
     codel: Option<CoDel>,
-    #[serde(default, deserialize_with = "optional_period::<_, 60_000>")]
+    #[serde(default, deserialize_with = "period::<_, _, 60_000>")]
     queue_ms: Option<f64>,
     queue_bytes: Option<u32>,
     queue_packets: Option<u32>,
-    #[serde(default, deserialize_with = "optional_number::<_, -150, 0>")]
+    #[serde(default, deserialize_with = "number::<_, _, -150, 0>")]
     rssi_dbm: Option<f64>,
-    #[serde(default = "whole::<2>", deserialize_with = "number::<_, 0, 20>")]
+    #[serde(default = "whole::<2>", deserialize_with = "number::<_, _, 0, 20>")]
     rssi_sigma_db: f64,
-    #[serde(default = "whole::<100>", deserialize_with = "number::<_, 10, 10_000>")]
+    #[serde(default = "whole::<100>", deserialize_with = "number::<_, _, 10, 10_000>")]
     sample_period_ms: f64,
     trace: Option<String>,
     trace_down: Option<String>,
@@ -107,19 +107,19 @@ struct WifiKeys {
     name: String,
     trace: Option<String>,
     model: Option<WifiModelKeys>,
-    #[serde(default, deserialize_with = "optional_number::<_, 0, 10_000>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 10_000>")]
     delay_ms: Option<f64>,
     #[serde(default, deserialize_with = "loss")]
     loss: Loss,
     #[serde(default, deserialize_with = "codel")]
     codel: Option<CoDel>,
-    #[serde(default, deserialize_with = "optional_period::<_, 60_000>")]
+    #[serde(default, deserialize_with = "period::<_, _, 60_000>")]
     queue_ms: Option<f64>,
     queue_bytes: Option<u32>,
     queue_packets: Option<u32>,
-    #[serde(default = "whole::<2>", deserialize_with = "number::<_, 0, 20>")]
+    #[serde(default = "whole::<2>", deserialize_with = "number::<_, _, 0, 20>")]
     rssi_sigma_db: f64,
-    #[serde(default = "whole::<100>", deserialize_with = "number::<_, 10, 10_000>")]
+    #[serde(default = "whole::<100>", deserialize_with = "number::<_, _, 10, 10_000>")]
     sample_period_ms: f64,
     #[serde(default, deserialize_with = "spans")]
     outages_s: Vec<[f64; 2]>,
@@ -137,7 +137,7 @@ struct StrategyKeys {
 #[serde(deny_unknown_fields)]
 struct ExpectKeys {
     crossing: Option<String>,
-    #[serde(default, deserialize_with = "optional_number::<_, -150, 0>")]
+    #[serde(default, deserialize_with = "number::<_, _, -150, 0>")]
     threshold_dbm: Option<f64>,
     direction: Option<CrossingDirection>,
     between_s: Option<[f64; 2]>,
@@ -231,10 +231,9 @@ impl VehicleKeys {
                 return Err(lines.error("vehicle.mobility", what, "keep one of them"));
             }
         };
-        if self.vehicle.is_some() && matches!(motion, Motion::Route(_)) {
-            let what = "`vehicle` selects a vehicle of a mobility file, and there is no such file";
-            return Err(lines.error("vehicle.vehicle", what, "leave `vehicle` out"));
-        }
+        let ok = self.vehicle.is_none() || matches!(motion, Motion::Mobility(_));
+        let what = "`vehicle` selects a vehicle of a mobility file, and there is no such file";
+        lines.require(ok, "vehicle.vehicle", what, "leave `vehicle` out")?;
         Ok(Vehicle { motion, number: self.vehicle, start_s: self.start_s, antenna_m: self.antenna_m })
     }
 }
@@ -242,18 +241,15 @@ impl VehicleKeys {
 impl CellularKeys {
     fn build(self, lines: &Lines, key: String) -> Result<AccessLink, ScenarioError> {
         let constant = self.rate_mbit_s.is_some() || self.down_mbit_s.is_some() || self.rssi_dbm.is_some();
-        if self.model.is_some() && (constant || self.trace.is_some() || self.trace_down.is_some()) {
-            let what = format!("`{}` has both a model and a rate, signal or trace", self.name);
-            return Err(lines.error(&format!("{key}.model"), what, "keep the model or the other keys"));
-        }
-        if self.rate_mbit_s.is_none() && self.trace.is_none() && self.model.is_none() {
-            let what = format!("`{}` has neither `rate_mbit_s` nor `trace` nor `model`", self.name);
-            return Err(lines.error(&key, what, "give its rate, a trace or the positions of its cells"));
-        }
-        if self.trace_down.is_some() && self.trace.is_none() {
-            let what = format!("`{}` has `trace_down` without `trace`", self.name);
-            return Err(lines.error(&key, what, "give the uplink trace too"));
-        }
+        let only_model = !constant && self.trace.is_none() && self.trace_down.is_none();
+        let what = format!("`{}` has both a model and a rate, signal or trace", self.name);
+        let remedy = "keep the model or the other keys";
+        lines.require(self.model.is_none() || only_model, &format!("{key}.model"), what, remedy)?;
+        let what = format!("`{}` has neither `rate_mbit_s` nor `trace` nor `model`", self.name);
+        let ok = self.rate_mbit_s.is_some() || self.trace.is_some() || self.model.is_some();
+        lines.require(ok, &key, what, "give its rate, a trace or the positions of its cells")?;
+        let what = format!("`{}` has `trace_down` without `trace`", self.name);
+        lines.require(self.trace_down.is_none() || self.trace.is_some(), &key, what, "give the uplink trace too")?;
         let model = self.model.map(|keys| keys.build(lines, &key, self.rat)).transpose()?;
         let usual = model.as_ref().map(AccessModel::nominal_mbit_s);
         Ok(AccessLink {
@@ -280,10 +276,9 @@ impl CellularKeys {
 
 impl WifiKeys {
     fn build(self, lines: &Lines, key: String) -> Result<AccessLink, ScenarioError> {
-        if self.trace.is_some() == self.model.is_some() {
-            let what = format!("`{}` does not have exactly one of `trace` and `model`", self.name);
-            return Err(lines.error(&key, what, "give a trace or the position of its access point"));
-        }
+        let what = format!("`{}` does not have exactly one of `trace` and `model`", self.name);
+        let remedy = "give a trace or the position of its access point";
+        lines.require(self.trace.is_some() != self.model.is_some(), &key, what, remedy)?;
         let model = self.model.map(|keys| keys.build(lines, &key)).transpose()?;
         let usual = model.as_ref().map(AccessModel::nominal_mbit_s);
         Ok(AccessLink {
@@ -310,10 +305,8 @@ impl WifiKeys {
 
 /// The delay of a link; only a trace may have it instead, which [`Scenario::resolve`] checks.
 fn delay(lines: &Lines, key: &str, delay_ms: Option<f64>, has_trace: bool) -> Result<Option<f64>, ScenarioError> {
-    if delay_ms.is_some() || has_trace {
-        return Ok(delay_ms);
-    }
-    Err(lines.error(key, "the link has no `delay_ms`", "give its one-way delay"))
+    let ok = delay_ms.is_some() || has_trace;
+    lines.require(ok, key, "the link has no `delay_ms`", "give its one-way delay").map(|()| delay_ms)
 }
 
 fn queue(lines: &Lines, key: &str, keys: (Option<f64>, Option<u32>, Option<u32>)) -> Result<Queue, ScenarioError> {
@@ -346,18 +339,18 @@ impl ExpectKeys {
                 (None, None, None, None),
             ) => Ok(Expectation::Crossing(Crossing { path, threshold_dbm, direction, between_s })),
             ((None, None, None, None), (Some(strategy), Some(metric)), limit) => {
-                let (at_most, limit) = match limit {
-                    (Some(number), None, None, None) => (true, Limit::Number(number)),
-                    (None, Some(number), None, None) => (false, Limit::Number(number)),
-                    (None, None, Some(of), None) => (true, of.build()),
-                    (None, None, None, Some(of)) => (false, of.build()),
+                let (at_most, limit, of_strategy) = match limit {
+                    (Some(limit), None, None, None) => (true, limit, None),
+                    (None, Some(limit), None, None) => (false, limit, None),
+                    (None, None, Some(of), None) => (true, of.times, Some(of.strategy)),
+                    (None, None, None, Some(of)) => (false, of.times, Some(of.strategy)),
                     _ => {
                         let what = format!("`{metric}` does not have exactly one limit");
                         let remedy = "give one of `at_most`, `at_least`, `at_most_of`, `at_least_of`";
                         return Err(lines.error(key, what, remedy));
                     }
                 };
-                Ok(Expectation::Bound(Bound { strategy, metric, at_most, limit }))
+                Ok(Expectation::Bound(Bound { strategy, metric, at_most, limit, of_strategy }))
             }
             _ => {
                 let what = "an expectation is neither a crossing nor a metric";
@@ -366,11 +359,5 @@ impl ExpectKeys {
                 Err(lines.error(key, what, remedy))
             }
         }
-    }
-}
-
-impl OfKeys {
-    fn build(self) -> Limit {
-        Limit::Of { strategy: self.strategy, times: self.times }
     }
 }

@@ -9,8 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::input::link_trace::Trace;
 use crate::input::mobility::Track;
+pub use crate::transport::congestion::Congestion;
 pub use crate::transport::scheduler::Scheduler;
 
+mod background;
 pub mod base;
 mod deadlines;
 mod engine;
@@ -33,11 +35,12 @@ mod validate;
 mod wires;
 
 pub use crate::error::ScenarioError;
+pub use background::{Background, BackgroundCams};
 pub use base::{Base, Engines};
 pub use engine::Engine;
-pub use expectation::{Bound, Crossing, CrossingDirection, Expectation, Limit};
+pub use expectation::{Bound, Crossing, CrossingDirection, Expectation};
 pub use fleet::Fleet;
-pub use networks::{AccessLink, Background, Queue, Radio, RadioPaths, RoadsideUnit, UnitDelay};
+pub use networks::{AccessLink, Queue, Radio, RadioPaths, RoadsideUnit, UnitDelay};
 pub use params::{OracleParams, Steer, TunnelParams};
 pub use paths::LinkEntry;
 pub use resolved::Resolved;
@@ -108,23 +111,6 @@ pub const MAX_PATHS: usize = 16;
 /// Maximum number of RSUs in a scenario: each is evaluated 100 times a second.
 pub const MAX_UNITS: usize = 256;
 
-/// Congestion control, set per socket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Congestion {
-    /// CUBIC (RFC 9438).
-    #[default]
-    Cubic,
-    /// Reno (RFC 5681).
-    Reno,
-    /// BBR.
-    Bbr,
-    /// Linked increases (RFC 6356; simulator only).
-    Lia,
-    /// Opportunistic linked increases (simulator only).
-    Olia,
-}
-
 /// Bounds of the positions, in m.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -159,16 +145,13 @@ pub enum Motion {
 
 /// The user's preferences.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Service {
     /// Mode of use of the paths.
-    #[serde(default)]
     pub mode: Mode,
     /// Paths in order of preference; may be empty.
-    #[serde(default)]
     pub prefer: Vec<String>,
     /// Price of 10⁹ bytes over each path, in any currency; may be empty.
-    #[serde(default)]
     pub cost_per_gb: BTreeMap<String, f64>,
 }
 

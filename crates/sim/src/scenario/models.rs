@@ -5,7 +5,7 @@ use crosslane_core::path::Rat;
 use serde::Deserialize;
 
 use super::ScenarioError;
-use super::schema::{number, optional_number, optional_period, period, whole};
+use super::schema::{number, period, whole};
 use super::source_map::Lines;
 use crate::radio::access_link::AccessModel;
 use crate::radio::cellular::{self, Cells, MAX_CELLS};
@@ -16,19 +16,19 @@ use crate::radio::wifi::{AccessPoint, Band};
 pub(super) struct WifiModelKeys {
     position_m: Vec<f64>,
     band: Band,
-    #[serde(default = "whole::<20>", deserialize_with = "number::<_, -30, 60>")]
+    #[serde(default = "whole::<20>", deserialize_with = "number::<_, _, -30, 60>")]
     eirp_dbm: f64,
-    #[serde(default, deserialize_with = "optional_number::<_, 0, 200>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 200>")]
     loss_1m_db: Option<f64>,
-    #[serde(default, deserialize_with = "optional_number::<_, 0, 10>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 10>")]
     exponent: Option<f64>,
-    #[serde(default, deserialize_with = "optional_number::<_, 0, 20>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 20>")]
     shadowing_db: Option<f64>,
-    #[serde(default, deserialize_with = "optional_period::<_, 10_000>")]
+    #[serde(default, deserialize_with = "period::<_, _, 10_000>")]
     shadowing_distance_m: Option<f64>,
-    #[serde(default, deserialize_with = "optional_period::<_, 10_000>")]
+    #[serde(default, deserialize_with = "period::<_, _, 10_000>")]
     peak_mbit_s: Option<f64>,
-    #[serde(default, deserialize_with = "optional_number::<_, 0, 20>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 20>")]
     share_db: Option<f64>,
 }
 
@@ -36,33 +36,33 @@ pub(super) struct WifiModelKeys {
 #[serde(deny_unknown_fields)]
 pub(super) struct CellularModelKeys {
     cells_m: Vec<Vec<f64>>,
-    #[serde(default, deserialize_with = "optional_number::<_, 1, 100>")]
+    #[serde(default, deserialize_with = "number::<_, _, 1, 100>")]
     bandwidth_mhz: Option<f64>,
-    #[serde(default = "whole::<2>", deserialize_with = "number::<_, 1, 8>")]
+    #[serde(default = "whole::<2>", deserialize_with = "number::<_, _, 1, 8>")]
     layers: f64,
-    #[serde(default, deserialize_with = "optional_number::<_, -30, 90>")]
+    #[serde(default, deserialize_with = "number::<_, _, -30, 90>")]
     eirp_dbm: Option<f64>,
-    #[serde(default, deserialize_with = "optional_number::<_, 0, 250>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 250>")]
     loss_1km_db: Option<f64>,
-    #[serde(default, deserialize_with = "optional_number::<_, 0, 100>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 100>")]
     loss_decade_db: Option<f64>,
-    #[serde(default, deserialize_with = "optional_number::<_, 0, 20>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 20>")]
     shadowing_db: Option<f64>,
-    #[serde(default = "whole::<50>", deserialize_with = "period::<_, 10_000>")]
+    #[serde(default = "whole::<50>", deserialize_with = "period::<_, _, 10_000>")]
     shadowing_distance_m: f64,
-    #[serde(default, deserialize_with = "optional_number::<_, 0, 1>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 1>")]
     load: Option<f64>,
-    #[serde(default, deserialize_with = "optional_number::<_, 0, 1>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 1>")]
     share: Option<f64>,
-    #[serde(default, deserialize_with = "optional_number::<_, 0, 20>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 20>")]
     share_db: Option<f64>,
-    #[serde(default, deserialize_with = "optional_number::<_, 0, 20>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 20>")]
     sinr_db: Option<f64>,
-    #[serde(default, deserialize_with = "optional_number::<_, 0, 1>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 1>")]
     up_ratio: Option<f64>,
-    #[serde(default = "whole::<3>", deserialize_with = "number::<_, 0, 20>")]
+    #[serde(default = "whole::<3>", deserialize_with = "number::<_, _, 0, 20>")]
     hysteresis_db: f64,
-    #[serde(default = "whole::<40>", deserialize_with = "number::<_, 0, 10_000>")]
+    #[serde(default = "whole::<40>", deserialize_with = "number::<_, _, 0, 10_000>")]
     interruption_ms: f64,
 }
 
@@ -123,10 +123,9 @@ impl WifiModelKeys {
 impl CellularModelKeys {
     pub(super) fn build(self, lines: &Lines, key: &str, rat: Rat) -> Result<AccessModel, ScenarioError> {
         let key = format!("{key}.model.cells_m");
-        if self.cells_m.is_empty() || self.cells_m.len() > MAX_CELLS {
-            let what = format!("{} cells are not 1 to {MAX_CELLS}", self.cells_m.len());
-            return Err(lines.error(&key, what, "give the positions of the cells, for example [[0, 0], [800, 0]]"));
-        }
+        let what = format!("{} cells are not 1 to {MAX_CELLS}", self.cells_m.len());
+        let remedy = "give the positions of the cells, for example [[0, 0], [800, 0]]";
+        lines.require((1..=MAX_CELLS).contains(&self.cells_m.len()), &key, what, remedy)?;
         let cells_m = self.cells_m.iter().zip(0..);
         let cells_m = cells_m.map(|(cell_m, place)| point(lines, &format!("{key}.{place}"), "the cell", cell_m));
         let defaults = if rat == Rat::Nr { NR } else { LTE };

@@ -3,18 +3,17 @@
 
 use std::fmt;
 
-use crosslane_core::link::ieee80211p::{self, PhyRate};
+use crosslane_core::link::ieee80211p::PhyRate;
 use crosslane_core::link::{CoDel, Loss, QueueLimit};
 use crosslane_core::path::Rat;
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error, IntoDeserializer, MapAccess, Visitor};
 use serde::ser::{SerializeStruct, Serializer};
 use serde::{Deserialize, Serialize};
 
-use super::Wire;
-use super::schema::{number, optional_number, optional_period, period, phy_rate, spans, station, stations, whole};
+use super::schema::{number, period, phy_rate, spans, station, whole};
+use super::{Background, Wire};
 use crate::radio::access_link::AccessModel;
-use crate::radio::cam;
 use crate::radio::fading::Fading;
 use crate::radio::path_loss::PathLoss;
 
@@ -33,10 +32,10 @@ pub struct Radio {
     #[serde(rename = "rate_mbit_s", deserialize_with = "phy_rate")]
     pub rate: PhyRate,
     /// Effective radiated power of each side, in dBm (−30 to 60).
-    #[serde(default = "whole::<23>", deserialize_with = "number::<_, -30, 60>")]
+    #[serde(default = "whole::<23>", deserialize_with = "number::<_, _, -30, 60>")]
     pub eirp_dbm: f64,
     /// Noise floor, in dBm (−130 to 0).
-    #[serde(default = "whole::<-97>", deserialize_with = "number::<_, -130, 0>")]
+    #[serde(default = "whole::<-97>", deserialize_with = "number::<_, _, -130, 0>")]
     pub noise_dbm: f64,
     /// Transmission attempts before a unicast frame is dropped (1 to 7).
     #[serde(default = "seven")]
@@ -46,15 +45,15 @@ pub struct Radio {
     pub queue_packets: u32,
     /// Rate of IP packets at which each station passes packets to the air, in Mbit/s
     /// (above 0, at most 100); none: no shaper.
-    #[serde(default, deserialize_with = "optional_period::<_, 100>")]
+    #[serde(default, deserialize_with = "period::<_, _, 100>")]
     pub limit_mbit_s: Option<f64>,
     /// Path loss.
     pub path_loss: PathLoss,
     /// Standard deviation of shadowing, in dB (0 to 20); none: from the model.
-    #[serde(default, deserialize_with = "optional_number::<_, 0, 20>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 20>")]
     pub shadowing_db: Option<f64>,
     /// Decorrelation distance of shadowing, in m; none: from the model.
-    #[serde(default, deserialize_with = "optional_period::<_, 10_000>")]
+    #[serde(default, deserialize_with = "period::<_, _, 10_000>")]
     pub shadowing_distance_m: Option<f64>,
     /// Fading of each frame.
     #[serde(default)]
@@ -75,83 +74,6 @@ pub enum RadioPaths {
     Units,
 }
 
-impl Radio {
-    /// Share of the airtime (0 or more) that other stations take at a time, in s.
-    pub fn channel_load(&self, t_s: f64) -> f64 {
-        match &self.background {
-            Background::Cams(BackgroundCams { stations, cam_period_ms }) => {
-                let air_time = ieee80211p::broadcast_air_time(self.rate, cam::VEHICLE_BYTES);
-                f64::from(*stations) * air_time.as_secs_f64() * 1000.0 / cam_period_ms
-            }
-            Background::Shares(spans) => {
-                let span = spans.iter().find(|[from, to, _]| (*from..*to).contains(&t_s));
-                span.map_or(0.0, |[.., share]| *share)
-            }
-        }
-    }
-}
-
-/// Other stations that use the same channel.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Background {
-    /// Vehicles in range that send CAMs at the radio's rate.
-    Cams(BackgroundCams),
-    /// `[from_s, to_s, share]`, in order of time: the share of the airtime (0 to 1) that
-    /// other stations take, 0 in between.
-    Shares(Vec<[f64; 3]>),
-}
-
-/// Vehicles in range, each of which sends CAMs.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BackgroundCams {
-    /// Number of vehicles (0 to 1000).
-    #[serde(deserialize_with = "stations")]
-    pub stations: u32,
-    /// Period of their CAMs, in ms (10 to 10,000).
-    #[serde(default = "whole::<100>", deserialize_with = "number::<_, 10, 10_000>")]
-    pub cam_period_ms: f64,
-}
-
-impl Default for Background {
-    fn default() -> Background {
-        Background::Cams(BackgroundCams { stations: 0, cam_period_ms: 100.0 })
-    }
-}
-
-impl<'de> Deserialize<'de> for Background {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Background, D::Error> {
-        struct Shapes;
-        impl<'de> Visitor<'de> for Shapes {
-            type Value = Background;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a table of `stations` and `cam_period_ms`, or a list of `[from_s, to_s, share]`")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Background, A::Error> {
-                let spans = Vec::<[f64; 3]>::deserialize(SeqAccessDeserializer::new(seq))?;
-                let mut earliest = 0.0;
-                for &[from, to, share] in &spans {
-                    if !(from >= earliest && from < to && (0.0..=1.0).contains(&share)) {
-                        return Err(A::Error::custom(format!(
-                            "[{from}, {to}, {share}] is no share of 0 to 1 from {earliest} s or later until a later \
-                             time; give `[from_s, to_s, share]` in order"
-                        )));
-                    }
-                    earliest = to;
-                }
-                Ok(Background::Shares(spans))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Background, A::Error> {
-                BackgroundCams::deserialize(MapAccessDeserializer::new(map)).map(Background::Cams)
-            }
-        }
-        from.deserialize_any(Shapes)
-    }
-}
-
 /// A roadside unit.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -163,10 +85,10 @@ pub struct RoadsideUnit {
     /// Position, in m.
     pub position_m: [f64; 2],
     /// Height of its antenna, in m (above 0, at most 100).
-    #[serde(default = "whole::<6>", deserialize_with = "period::<_, 100>")]
+    #[serde(default = "whole::<6>", deserialize_with = "period::<_, _, 100>")]
     pub antenna_m: f64,
     /// Period of its CAMs, in ms (10 to 10,000).
-    #[serde(default = "whole::<100>", deserialize_with = "number::<_, 10, 10_000>")]
+    #[serde(default = "whole::<100>", deserialize_with = "number::<_, _, 10, 10_000>")]
     pub cam_period_ms: f64,
     /// Station id; none in the file: 1000 plus its index.
     #[serde(default, deserialize_with = "station")]
@@ -199,9 +121,9 @@ impl<'de> Deserialize<'de> for UnitDelay {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Each {
-            #[serde(deserialize_with = "number::<_, 0, 10_000>")]
+            #[serde(deserialize_with = "number::<_, _, 0, 10_000>")]
             up: f64,
-            #[serde(deserialize_with = "number::<_, 0, 10_000>")]
+            #[serde(deserialize_with = "number::<_, _, 0, 10_000>")]
             down: f64,
         }
         struct Shapes;
@@ -217,7 +139,7 @@ impl<'de> Deserialize<'de> for UnitDelay {
             }
 
             fn visit_f64<E: Error>(self, ms: f64) -> Result<UnitDelay, E> {
-                let ms = number::<_, 0, 10_000>(ms.into_deserializer())?;
+                let ms = number::<_, _, 0, 10_000>(ms.into_deserializer())?;
                 Ok(UnitDelay { up: ms, down: ms })
             }
 

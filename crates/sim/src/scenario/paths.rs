@@ -64,23 +64,21 @@ impl Scenario {
 
     /// Id of the path with this name.
     pub fn path_id(&self, name: &str) -> Option<PathId> {
-        let found = self.paths().into_iter().find(|path| path.name == name);
-        found.map(|path| path.id)
+        self.paths().into_iter().find(|path| path.name == name).map(|path| path.id)
     }
 
     /// Rank of each path in the user's preference, 0 first, in order of path id;
     /// paths that are not named follow in that order.
     pub fn ranks(&self) -> Vec<u8> {
         let named = |name: &str| self.service.prefer.iter().position(|other| other == name);
-        let rank =
-            |path: PathEntry<'_>| named(path.name).unwrap_or(self.service.prefer.len() + usize::from(path.id.0)) as u8;
-        self.paths().into_iter().map(rank).collect()
+        let after = self.service.prefer.len();
+        let paths = self.paths().into_iter();
+        paths.map(|path| named(path.name).unwrap_or(after + usize::from(path.id.0)) as u8).collect()
     }
 
     /// The path that the user prefers; path 0 if none is named.
     pub fn preferred_path(&self) -> PathId {
-        let named = self.service.prefer.first().and_then(|name| self.path_id(name));
-        named.unwrap_or(PathId(0))
+        self.service.prefer.first().and_then(|name| self.path_id(name)).unwrap_or(PathId(0))
     }
 
     /// The path of the first subflow.

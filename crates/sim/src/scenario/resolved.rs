@@ -5,10 +5,9 @@ use crosslane_core::path::Rat;
 use serde::Serialize;
 
 use super::{
-    AccessLink, Background, Bound, Congestion, Crossing, CrossingDirection, Expectation, Fleet, Limit, Map, Motion,
-    Queue, Radio, RoadsideUnit, Scenario, Scheduler, Service, Traffic, Tunnel, Wire,
+    AccessLink, Background, Congestion, Expectation, Fleet, Map, Motion, Queue, Radio, RoadsideUnit, Scenario,
+    Scheduler, Service, Traffic, Tunnel, Wire,
 };
-use crate::radio::access_link::AccessModel;
 use crate::traffic::Protocol;
 
 /// Version of the format.
@@ -34,7 +33,7 @@ pub struct Resolved<'a> {
     service: &'a Service,
     tunnel: Tunnel,
     traffic: TrafficEntry<'a>,
-    expect: Vec<Expect<'a>>,
+    expect: &'a [Expectation],
 }
 
 #[derive(Serialize)]
@@ -50,13 +49,14 @@ struct StrategyEntry {
 struct PathEntry<'a> {
     name: &'a str,
     rat: Rat,
+    link: &'a str,
     #[serde(flatten)]
-    link: Link<'a>,
+    keys: LinkKeys<'a>,
 }
 
 #[derive(Serialize)]
-#[serde(tag = "link", rename_all = "lowercase")]
-enum Link<'a> {
+#[serde(untagged)]
+enum LinkKeys<'a> {
     Radio {
         radio: &'a str,
         rate_mbit_s: f64,
@@ -69,31 +69,26 @@ enum Link<'a> {
         background_cam_period_ms: Option<f64>,
         background_shares: &'a [[f64; 3]],
     },
-    Cellular(Access<'a>),
-    Wifi(Access<'a>),
-    Wire(Access<'a>),
-}
-
-#[derive(Serialize)]
-struct Access<'a> {
-    up_mbit_s: f64,
-    down_mbit_s: f64,
-    /// None: the trace has it.
-    delay_ms: Option<f64>,
-    /// Long-run ratio of lost packets.
-    loss: f64,
-    queue_ms: Option<f64>,
-    queue_packets: Option<u32>,
-    queue_bytes: Option<u32>,
-    codel: bool,
-    rssi_dbm: f64,
-    rssi_sigma_db: f64,
-    sample_period_ms: f64,
-    trace: Option<&'a str>,
-    trace_down: Option<&'a str>,
-    modelled: bool,
-    outages_s: &'a [[f64; 2]],
-    shaping: Option<Wire>,
+    Access {
+        up_mbit_s: f64,
+        down_mbit_s: f64,
+        /// None: the trace has it.
+        delay_ms: Option<f64>,
+        /// Long-run ratio of lost packets.
+        loss: f64,
+        queue_ms: Option<f64>,
+        queue_packets: Option<u32>,
+        queue_bytes: Option<u32>,
+        codel: bool,
+        rssi_dbm: f64,
+        rssi_sigma_db: f64,
+        sample_period_ms: f64,
+        trace: Option<&'a str>,
+        trace_down: Option<&'a str>,
+        modelled: bool,
+        outages_s: &'a [[f64; 2]],
+        shaping: Option<Wire>,
+    },
 }
 
 #[derive(Serialize)]
@@ -118,13 +113,6 @@ struct TrafficEntry<'a> {
     stop_s: f64,
 }
 
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Expect<'a> {
-    Crossing { crossing: &'a str, threshold_dbm: f64, direction: CrossingDirection, between_s: [f64; 2] },
-    Bound { strategy: &'a str, metric: &'a str, bound: &'static str, limit: f64, of_strategy: Option<&'a str> },
-}
-
 impl Scenario {
     /// The scenario with all defaults, as the strategies named are run with these seeds.
     pub fn resolved<'a>(&'a self, strategies: &[String], seeds: &'a [u64]) -> Resolved<'a> {
@@ -146,7 +134,7 @@ impl Scenario {
             service: &self.service,
             tunnel: self.tunnel,
             traffic: traffic(&self.traffic),
-            expect: self.expectations.iter().map(expect).collect(),
+            expect: &self.expectations,
         }
     }
 
@@ -178,7 +166,7 @@ fn radio<'a>(radio: &'a Radio, name: &'a str) -> PathEntry<'a> {
         Background::Cams(cams) => (cams.stations, Some(cams.cam_period_ms), &[]),
         Background::Shares(spans) => (0, None, spans),
     };
-    let link = Link::Radio {
+    let keys = LinkKeys::Radio {
         radio: &radio.name,
         rate_mbit_s: radio.rate.mbit_s(),
         eirp_dbm: radio.eirp_dbm,
@@ -190,7 +178,7 @@ fn radio<'a>(radio: &'a Radio, name: &'a str) -> PathEntry<'a> {
         background_cam_period_ms,
         background_shares,
     };
-    PathEntry { name, rat: radio.rat, link }
+    PathEntry { name, rat: radio.rat, link: "radio", keys }
 }
 
 fn access(link: &AccessLink) -> PathEntry<'_> {
@@ -199,7 +187,7 @@ fn access(link: &AccessLink) -> PathEntry<'_> {
         Queue::Limit(QueueLimit::Packets(packets)) => (None, Some(packets), None),
         Queue::Limit(QueueLimit::Bytes(bytes)) => (None, None, Some(bytes)),
     };
-    let keys = Access {
+    let keys = LinkKeys::Access {
         up_mbit_s: link.up_mbit_s,
         down_mbit_s: link.down_mbit_s.unwrap_or(link.up_mbit_s),
         delay_ms: link.delay_ms,
@@ -217,15 +205,8 @@ fn access(link: &AccessLink) -> PathEntry<'_> {
         outages_s: &link.outages_s,
         shaping: link.wire,
     };
-    let is_wifi = link.rat == Rat::Wifi || matches!(link.model, Some(AccessModel::Wifi(..)));
-    let of_kind = if link.wire.is_some() {
-        Link::Wire
-    } else if is_wifi {
-        Link::Wifi
-    } else {
-        Link::Cellular
-    };
-    PathEntry { name: &link.name, rat: link.rat, link: of_kind(keys) }
+    let kind = link.key.split('.').next().unwrap_or_default();
+    PathEntry { name: &link.name, rat: link.rat, link: kind, keys }
 }
 
 fn traffic(traffic: &Traffic) -> TrafficEntry<'_> {
@@ -238,24 +219,5 @@ fn traffic(traffic: &Traffic) -> TrafficEntry<'_> {
         send_buffer_bytes: traffic.send_buffer_bytes,
         start_s: traffic.start_s,
         stop_s: traffic.stop_s,
-    }
-}
-
-fn expect(expectation: &Expectation) -> Expect<'_> {
-    match expectation {
-        Expectation::Crossing(Crossing { path, threshold_dbm, direction, between_s }) => Expect::Crossing {
-            crossing: path,
-            threshold_dbm: *threshold_dbm,
-            direction: *direction,
-            between_s: *between_s,
-        },
-        Expectation::Bound(Bound { strategy, metric, at_most, limit }) => {
-            let (limit, of_strategy) = match limit {
-                Limit::Number(limit) => (*limit, None),
-                Limit::Of { strategy, times } => (*times, Some(strategy.as_str())),
-            };
-            let bound = if *at_most { "at_most" } else { "at_least" };
-            Expect::Bound { strategy, metric, bound, limit, of_strategy }
-        }
     }
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::ScenarioError;
-use super::schema::{number, optional_period};
+use super::schema::{number, period};
 use super::source_map::Lines;
 use crate::input::mobility::{Track, TrackPoint, distance_m};
 
@@ -30,10 +30,10 @@ pub(super) struct RouteKeys {
     from_m: Option<[f64; 2]>,
     to_m: Option<[f64; 2]>,
     waypoints_m: Option<Vec<[f64; 2]>>,
-    #[serde(default, deserialize_with = "optional_period::<_, 500>")]
+    #[serde(default, deserialize_with = "period::<_, _, 500>")]
     speed_kmh: Option<f64>,
     speeds_kmh: Option<Vec<f64>>,
-    #[serde(default, deserialize_with = "number::<_, 0, 3600>")]
+    #[serde(default, deserialize_with = "number::<_, _, 0, 3600>")]
     pause_s: f64,
 }
 
@@ -52,7 +52,7 @@ impl Route {
             let length_m = distance_m(leg[0], leg[1]);
             points.push(TrackPoint { t_s: begin_s + length_m / (speed_kmh / 3.6), position_m: leg[1] });
         }
-        Track::new(points)
+        Track { points }
     }
 
     /// Key of a waypoint's position in the file, and its name in errors.
@@ -76,11 +76,10 @@ impl RouteKeys {
                 return Err(lines.error(KEY, what, "give both positions, or waypoints instead"));
             }
         };
-        if !(2..=MAX_WAYPOINTS).contains(&waypoints_m.len()) {
-            let what = format!("{} waypoints are not 2 to {MAX_WAYPOINTS}", waypoints_m.len());
-            let remedy = "change their number, or use a mobility file";
-            return Err(lines.error(&format!("{KEY}.waypoints_m"), what, remedy));
-        }
+        let what = format!("{} waypoints are not 2 to {MAX_WAYPOINTS}", waypoints_m.len());
+        let remedy = "change their number, or use a mobility file";
+        let ok = (2..=MAX_WAYPOINTS).contains(&waypoints_m.len());
+        lines.require(ok, &format!("{KEY}.waypoints_m"), what, remedy)?;
         let legs = waypoints_m.len() - 1;
         let speeds_kmh = match (self.speed_kmh, self.speeds_kmh) {
             (Some(speed_kmh), None) => vec![speed_kmh; legs],
@@ -91,13 +90,11 @@ impl RouteKeys {
             }
         };
         let key = format!("{KEY}.speeds_kmh");
-        if speeds_kmh.len() != legs {
-            let what = format!("`speeds_kmh` has {} speeds for {legs} legs", speeds_kmh.len());
-            return Err(lines.error(&key, what, "give one speed for each leg"));
-        }
-        if let Some(speed) = speeds_kmh.iter().find(|speed| !(**speed > 0.0 && **speed <= MAX_SPEED_KMH)) {
+        let what = format!("`speeds_kmh` has {} speeds for {legs} legs", speeds_kmh.len());
+        lines.require(speeds_kmh.len() == legs, &key, what, "give one speed for each leg")?;
+        for &speed in &speeds_kmh {
             let what = format!("`speeds_kmh`: {speed} is not above 0 and up to {MAX_SPEED_KMH}");
-            return Err(lines.error(&key, what, "choose a number in this range"));
+            lines.require(speed > 0.0 && speed <= MAX_SPEED_KMH, &key, what, "choose a number in this range")?;
         }
         Ok(Route { waypoints_m, speeds_kmh, pause_s: self.pause_s })
     }

@@ -14,58 +14,40 @@ pub(super) fn whole<const VALUE: i32>() -> f64 {
     f64::from(VALUE)
 }
 
-/// A number from `LOW` to `HIGH`.
-pub(super) fn number<'de, D, const LOW: i32, const HIGH: i32>(from: D) -> Result<f64, D::Error>
+/// A number from `LOW` to `HIGH`, for a key that may be absent or not.
+pub(super) fn number<'de, D, T, const LOW: i32, const HIGH: i32>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
+    T: From<f64>,
 {
-    let value = f64::deserialize(from)?;
-    if (f64::from(LOW)..=f64::from(HIGH)).contains(&value) {
-        return Ok(value);
-    }
-    Err(D::Error::custom(format!("{value} is outside {LOW} to {HIGH}; choose a number in this range")))
+    within(f64::deserialize(from)?, LOW, HIGH).map(T::from)
 }
 
-/// A number above 0, up to `HIGH`.
-pub(super) fn period<'de, D, const HIGH: i32>(from: D) -> Result<f64, D::Error>
+/// A number above 0, up to `HIGH`, for a key that may be absent or not.
+pub(super) fn period<'de, D, T, const HIGH: i32>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
+    T: From<f64>,
 {
     let value = f64::deserialize(from)?;
     if value > 0.0 && value <= f64::from(HIGH) {
-        return Ok(value);
+        return Ok(value.into());
     }
     Err(D::Error::custom(format!("{value} is not above 0 and up to {HIGH}; choose a number in this range")))
 }
 
-/// As [`number`], for a key that may be absent.
-pub(super) fn optional_number<'de, D, const LOW: i32, const HIGH: i32>(from: D) -> Result<Option<f64>, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    number::<D, LOW, HIGH>(from).map(Some)
+/// A whole number from `LOW` to `HIGH`.
+pub(super) fn integer<'de, D: Deserializer<'de>, const LOW: i32, const HIGH: i32>(from: D) -> Result<u32, D::Error> {
+    let value = u32::deserialize(from)?;
+    within::<D::Error>(value.into(), LOW, HIGH).map(|_| value)
 }
 
-/// As [`period`], for a key that may be absent.
-pub(super) fn optional_period<'de, D, const HIGH: i32>(from: D) -> Result<Option<f64>, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    period::<D, HIGH>(from).map(Some)
-}
-
-/// A range `[min, max]` within bounds, for a key that may be absent.
-pub(super) fn optional_range<'de, D>(from: D, [low, high]: [f64; 2]) -> Result<Option<[f64; 2]>, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    let [min, max] = <[f64; 2]>::deserialize(from)?;
-    if low <= min && min <= max && max <= high {
-        return Ok(Some([min, max]));
+/// The value, if it is from `low` to `high`.
+pub(super) fn within<E: Error>(value: f64, low: i32, high: i32) -> Result<f64, E> {
+    if (f64::from(low)..=f64::from(high)).contains(&value) {
+        return Ok(value);
     }
-    Err(D::Error::custom(format!(
-        "[{min}, {max}] is no range within {low} to {high}; give the minimum and the maximum"
-    )))
+    Err(E::custom(format!("{value} is outside {low} to {high}; choose a number in this range")))
 }
 
 /// A PHY rate of 802.11p, in Mbit/s.
@@ -81,14 +63,6 @@ pub(super) fn station<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Erro
     match u32::deserialize(from)? {
         0 => Err(D::Error::custom("0 is no station id; choose one from 1")),
         id => Ok(id),
-    }
-}
-
-/// Stations in range, 0 to 1000.
-pub(super) fn stations<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
-    match u32::deserialize(from)? {
-        stations @ 0..=1000 => Ok(stations),
-        more => Err(D::Error::custom(format!("{more} is outside 0 to 1000; choose a number in this range"))),
     }
 }
 

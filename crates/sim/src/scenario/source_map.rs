@@ -63,6 +63,31 @@ impl Lines {
         ScenarioError { file: self.file.clone(), line: self.line(key), what: what.into(), remedy: remedy.into() }
     }
 
+    /// An error at a key, unless `ok`.
+    pub(super) fn require(
+        &self,
+        ok: bool,
+        key: &str,
+        what: impl Into<String>,
+        remedy: &str,
+    ) -> Result<(), ScenarioError> {
+        if ok { Ok(()) } else { Err(self.error(key, what, remedy)) }
+    }
+
+    /// An error at a key, unless the `name` in it is one of `known`, which are names of a `kind`.
+    pub(super) fn known<'a>(
+        &self,
+        kind: &str,
+        name: &str,
+        key: &str,
+        known: impl Iterator<Item = &'a str> + Clone,
+    ) -> Result<(), ScenarioError> {
+        if known.clone().any(|other| other == name) {
+            return Ok(());
+        }
+        Err(self.error(key, format!("there is no {kind} `{name}`"), did_you_mean(name, known)))
+    }
+
     /// An error in the value of a key, from a message of serde; `name` is the name to give the key.
     pub(super) fn explain_value(&self, key: &str, name: Option<&str>, message: &str) -> ScenarioError {
         let (what, remedy) = in_our_words(message);

@@ -9,7 +9,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use toml::Table;
 
-use super::schema::{number, optional_period, whole};
+use super::schema::{number, period, whole};
 use super::source_map::{Lines, did_you_mean};
 use super::{Scenario, ScenarioError};
 use crate::traffic::keys::{Fault, Keys};
@@ -52,9 +52,9 @@ pub(super) struct TrafficKeys {
     over: Option<String>,
     #[serde(default)]
     send_buffer_bytes: u32,
-    #[serde(default = "whole::<1>", deserialize_with = "number::<_, 0, 7200>")]
+    #[serde(default = "whole::<1>", deserialize_with = "number::<_, _, 0, 7200>")]
     start_s: f64,
-    #[serde(default, deserialize_with = "optional_period::<_, 7200>")]
+    #[serde(default, deserialize_with = "period::<_, _, 7200>")]
     stop_s: Option<f64>,
     #[serde(flatten, deserialize_with = "keys_of_kinds")]
     of_kind: Table,
@@ -78,14 +78,13 @@ impl TrafficKeys {
             let what = format!("traffic of kind `{}` has no `{key}`", entry.name);
             return Err(lines.error(&format!("traffic.{key}"), what, "leave it out, or change the kind"));
         }
-        if kind.is_answered() && self.direction == Some(DirectionKey::Down) {
-            let what = format!("traffic of kind `{}` has no `direction`: the server answers", entry.name);
-            return Err(lines.error("traffic.direction", what, "leave it out"));
-        }
+        let down = self.direction == Some(DirectionKey::Down);
+        let what = format!("traffic of kind `{}` has no `direction`: the server answers", entry.name);
+        lines.require(!(kind.is_answered() && down), "traffic.direction", what, "leave it out")?;
         Ok(Traffic {
             protocol: protocol(self.protocol, kind.protocols(), entry, lines)?,
             kind,
-            down: self.direction == Some(DirectionKey::Down),
+            down,
             over: self.over,
             send_buffer_bytes: self.send_buffer_bytes,
             start_s: self.start_s,
@@ -95,11 +94,10 @@ impl TrafficKeys {
 }
 
 fn entry(name: &str, lines: &Lines) -> Result<&'static KindEntry, ScenarioError> {
-    let unknown = || {
+    KINDS.iter().find(|entry| entry.name == name).ok_or_else(|| {
         let what = format!("`kind`: unknown word `{name}`");
         lines.error("traffic.kind", what, did_you_mean(name, KINDS.iter().map(|entry| entry.name)))
-    };
-    KINDS.iter().find(|entry| entry.name == name).ok_or_else(unknown)
+    })
 }
 
 fn explain(fault: &Fault, lines: &Lines) -> ScenarioError {
@@ -140,17 +138,13 @@ impl Scenario {
     /// Checks the size of messages.
     pub(super) fn check_traffic(&self) -> Result<(), ScenarioError> {
         let Some(size_bytes) = self.traffic.kind.message_bytes() else { return Ok(()) };
-        if self.traffic.protocol == Protocol::Udp && !UDP_BYTES.contains(&size_bytes) {
-            let [min, max] = [UDP_BYTES.start(), UDP_BYTES.end()];
-            let what = format!("a datagram of {size_bytes} bytes is outside {min} to {max}");
-            let remedy = "choose a size in this range: it has a header of 24 bytes and must not be fragmented";
-            return Err(self.lines.error("traffic.size_bytes", what, remedy));
-        }
-        if !(16..=1_000_000).contains(&size_bytes) {
-            let what = format!("a message of {size_bytes} bytes is outside 16 to 1000000");
-            let remedy = "choose a size in this range: sequence number and time need 16 bytes";
-            return Err(self.lines.error("traffic.size_bytes", what, remedy));
-        }
-        Ok(())
+        let [min, max] = [UDP_BYTES.start(), UDP_BYTES.end()];
+        let what = format!("a datagram of {size_bytes} bytes is outside {min} to {max}");
+        let remedy = "choose a size in this range: it has a header of 24 bytes and must not be fragmented";
+        let ok = self.traffic.protocol != Protocol::Udp || UDP_BYTES.contains(&size_bytes);
+        self.lines.require(ok, "traffic.size_bytes", what, remedy)?;
+        let what = format!("a message of {size_bytes} bytes is outside 16 to 1000000");
+        let remedy = "choose a size in this range: sequence number and time need 16 bytes";
+        self.lines.require((16..=1_000_000).contains(&size_bytes), "traffic.size_bytes", what, remedy)
     }
 }

@@ -1,35 +1,24 @@
 //! Strategies that send the traffic through the multipath tunnel.
 
 use crosslane_core::time::Instant;
-use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use super::base::{Base, catalog};
+use super::schema::integer;
 use super::{Scenario, Strategy};
 
 /// Settings of all tunnels of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Tunnel {
     /// MTU of every path, in bytes (576 to 1500).
-    #[serde(default = "ethernet", deserialize_with = "mtu")]
+    #[serde(deserialize_with = "integer::<_, 576, 1500>")]
     pub mtu: u32,
 }
 
 impl Default for Tunnel {
     fn default() -> Tunnel {
-        Tunnel { mtu: ethernet() }
-    }
-}
-
-fn ethernet() -> u32 {
-    1500
-}
-
-fn mtu<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
-    match u32::deserialize(from)? {
-        mtu @ 576..=1500 => Ok(mtu),
-        other => Err(D::Error::custom(format!("{other} is outside 576 to 1500; choose a number in this range"))),
+        Tunnel { mtu: 1500 }
     }
 }
 

@@ -5,7 +5,7 @@ use crosslane_core::path::Rat;
 use serde::{Deserialize, Serialize};
 
 use super::networks::{AccessLink, Queue};
-use super::schema::{optional_period, period, spans, whole};
+use super::schema::{period, spans, whole};
 
 /// Shaping of a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -23,9 +23,9 @@ pub(super) struct WireKeys {
     name: String,
     #[serde(default = "lte")]
     rat: Rat,
-    #[serde(default, deserialize_with = "optional_period::<_, 100_000>")]
+    #[serde(default, deserialize_with = "period::<_, _, 100_000>")]
     rate_mbit_s: Option<f64>,
-    #[serde(default = "whole::<50>", deserialize_with = "period::<_, 60_000>")]
+    #[serde(default = "whole::<50>", deserialize_with = "period::<_, _, 60_000>")]
     queue_ms: f64,
     #[serde(default, deserialize_with = "spans")]
     outages_s: Vec<[f64; 2]>,

@@ -42,10 +42,10 @@ impl Simulation {
     pub fn set_airtime_share(&mut self, radio: usize, share: f64) {
         let (Some(account), Some(link)) = (self.airtime.get_mut(radio), self.wires.links.get(radio)) else { return };
         let share = share.max(Channel::LEAST_SHARE);
-        let before = std::mem::replace(&mut account.share, share);
-        let params: Vec<_> = link.hops().map(|hop| (hop, link.params(hop).clone())).collect();
-        for (hop, mut params) in params {
-            scale(&mut params, share / before);
+        let factor = share / std::mem::replace(&mut account.share, share);
+        let hops: Vec<_> = link.hops().map(|hop| (hop, link.params(hop).clone())).collect();
+        for (hop, mut params) in hops {
+            scale(&mut params, factor);
             self.wires.set_hop(self.now, radio, hop, params);
         }
     }

@@ -12,7 +12,7 @@ use super::{Side, Simulation};
 impl Simulation {
     /// Receives what the links deliver.
     pub(super) fn receive_from_links(&mut self) {
-        while let Some((content, direction)) = self.wires.poll(self.now, &mut self.recording.sums) {
+        while let Some((content, direction)) = self.wires.poll(self.now) {
             match (content, &mut self.tunnel) {
                 (LinkPacket::Direct(packet), _) => self.deliver(direction, packet),
                 (LinkPacket::Tunnelled(datagram), Some(tunnel)) => tunnel.receive(self.now, direction, datagram),
@@ -29,10 +29,7 @@ impl Simulation {
                 while let Some((path, packet)) = self.next_packet(direction) {
                     match &mut self.tunnel {
                         Some(tunnel) => tunnel.enter(self.now, direction, packet),
-                        None => {
-                            let (content, sums) = (LinkPacket::Direct(packet), &mut self.recording.sums);
-                            self.wires.send(self.now, (path, direction), content, sums);
-                        }
+                        None => self.wires.send(self.now, path, direction, LinkPacket::Direct(packet)),
                     }
                 }
             }
@@ -59,11 +56,11 @@ impl Simulation {
             while let Some(output) = self.tunnel.as_mut().and_then(|tunnel| tunnel.poll(self.now, direction)) {
                 match output {
                     TunnelOutput::Datagram(datagram) => {
-                        let route = (datagram.path, direction);
-                        self.wires.send(self.now, route, LinkPacket::Tunnelled(datagram), &mut self.recording.sums);
+                        self.wires.send(self.now, datagram.path, direction, LinkPacket::Tunnelled(datagram));
                     }
                     TunnelOutput::LivenessChanged(path, liveness, reason) => {
-                        self.recording.liveness.push((self.now, side(direction), path, liveness, reason));
+                        let side = if direction == Direction::Up { Side::Vehicle } else { Side::Server };
+                        self.recording.liveness.push((self.now, side, path, liveness, reason));
                     }
                     TunnelOutput::Delivered(packet) => {
                         // The opposite endpoint sent it.
@@ -83,12 +80,5 @@ impl Simulation {
             (Packet::Segment(segment, sent), Direction::Down) => self.vehicle.on_segment(self.now, &segment, sent),
             (Packet::Datagram(datagram), _) => self.traffic.receive(self.now, datagram),
         }
-    }
-}
-
-fn side(direction: Direction) -> Side {
-    match direction {
-        Direction::Up => Side::Vehicle,
-        Direction::Down => Side::Server,
     }
 }

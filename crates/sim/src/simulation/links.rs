@@ -6,13 +6,11 @@ use crosslane_core::time::{Duration, Instant};
 
 use super::packet::{Packet, UDP_HEADER_BYTES};
 use super::tunnel::TunnelPacket;
-use crate::record::metrics::PacketSums;
+use crate::record::metrics::{PacketSums, Recovery};
 use crate::record::rows::{LinkRow, PacketRow};
 use crate::scenario::Scenario;
-use crate::transport::segment::MptcpOptions;
 use crate::world::{World, WorldEvent};
 
-/// A packet on a link.
 #[derive(Clone, Debug)]
 pub(super) enum LinkPacket {
     /// A packet of the traffic without a tunnel.
@@ -25,14 +23,12 @@ pub(super) enum LinkPacket {
 #[derive(Clone, Debug)]
 struct InFlight {
     content: LinkPacket,
-    path: PathId,
-    sent: Instant,
-    direction: Direction,
-    /// Index of its row, if rows are kept.
-    row: usize,
+    row: PacketRow,
+    /// Index of the row, if rows are kept.
+    place: usize,
 }
 
-/// The links.
+#[derive(Default)]
 pub(super) struct Wires {
     pub(super) links: Vec<Link>,
     /// The link of each path, and the index of its station.
@@ -43,14 +39,14 @@ pub(super) struct Wires {
     free: Vec<usize>,
     rows: Vec<PacketRow>,
     keep: bool,
+    pub(super) sums: PacketSums,
     events: u64,
-    /// The world's first ground truth of the links.
-    pub(super) first_truths: Vec<LinkRow>,
 }
 
 impl Wires {
-    /// The links with the world's initial parameters.
-    pub(super) fn new(scenario: &Scenario, seed: u64, world: &mut World, keep: bool) -> Wires {
+    /// The links with the world's initial parameters, and its first ground truth of
+    /// them.
+    pub(super) fn new(scenario: &Scenario, seed: u64, world: &mut World, keep: bool) -> (Wires, Vec<LinkRow>) {
         let paths = scenario.paths();
         let mut first: Vec<[Option<DirectionParams>; 2]> = paths.iter().map(|_| [None, None]).collect();
         let mut first_truths = Vec::new();
@@ -73,17 +69,8 @@ impl Wires {
             });
             links.push(Link::shared(seed, entry.name, stations));
         }
-        Wires {
-            due: vec![None; links.len()],
-            links,
-            places,
-            in_flight: Vec::new(),
-            free: Vec::new(),
-            rows: Vec::new(),
-            keep,
-            events: 0,
-            first_truths,
-        }
+        let sums = PacketSums::new(paths.len(), Recovery::of(scenario));
+        (Wires { due: vec![None; links.len()], links, places, keep, sums, ..Wires::default() }, first_truths)
     }
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
@@ -106,20 +93,20 @@ impl Wires {
     }
 
     pub(super) fn occupy(&mut self, now: Instant, path: PathId, air_time: Duration) {
-        let (place, _) = self.places[usize::from(path.0)];
+        let place = self.link_of(path);
         self.links[place].occupy(now, air_time);
         self.due[place] = self.links[place].next_wakeup();
     }
 
     /// The next packet that arrives by `now`, and its direction.
-    pub(super) fn poll(&mut self, now: Instant, sums: &mut PacketSums) -> Option<(LinkPacket, Direction)> {
+    pub(super) fn poll(&mut self, now: Instant) -> Option<(LinkPacket, Direction)> {
         for place in 0..self.links.len() {
             if self.due[place].is_none_or(|at| at > now) {
                 continue;
             }
             while let Some(exit) = self.links[place].poll(now) {
-                if let Some(arrived) = self.leave(exit, sums) {
-                    return Some((arrived.content, arrived.direction));
+                if let Some(arrived) = self.leave(exit) {
+                    return Some((arrived.content, arrived.row.direction));
                 }
             }
             self.due[place] = self.links[place].next_wakeup();
@@ -127,20 +114,12 @@ impl Wires {
         None
     }
 
-    /// Sends a packet into a link.
-    pub(super) fn send(
-        &mut self,
-        now: Instant,
-        (path, direction): (PathId, Direction),
-        content: LinkPacket,
-        sums: &mut PacketSums,
-    ) {
+    pub(super) fn send(&mut self, now: Instant, path: PathId, direction: Direction, content: LinkPacket) {
         let Some(&(place, station)) = self.places.get(usize::from(path.0)) else { return };
-        let ip_bytes = u32::from(content.ip_bytes());
-        let row = self.rows.len();
-        let in_flight = InFlight { content, path, sent: now, direction, row };
+        let row = packet_row(now, path, direction, &content);
+        let in_flight = InFlight { content, row, place: self.rows.len() };
         if self.keep {
-            self.rows.push(packet_row(&in_flight));
+            self.rows.push(row);
         }
         let slot = self.free.pop().unwrap_or_else(|| {
             self.in_flight.push(None);
@@ -150,34 +129,34 @@ impl Wires {
         self.events += 1;
         let packet = PacketId(slot as u64);
         let hop = Hop { station, direction };
-        if let Err(reason) = self.links[place].send(now, hop, packet, ip_bytes) {
+        if let Err(reason) = self.links[place].send(now, hop, packet, row.ip_bytes.into()) {
             let exit = Exit { packet, hop, at: now, tries: 0, dropped: Some(reason) };
-            self.leave(exit, sums);
+            self.leave(exit);
         }
         self.due[place] = self.links[place].next_wakeup();
     }
 
-    /// Rows of the packets, and the number of events; packets still in flight
-    /// count as neither delivered nor dropped.
-    pub(super) fn finish(self, sums: &mut PacketSums, events: u64) -> (Vec<PacketRow>, u64) {
+    /// Rows of the packets, their totals, and the number of events; packets still
+    /// in flight count as neither delivered nor dropped.
+    pub(super) fn finish(mut self) -> (Vec<PacketRow>, PacketSums, u64) {
         for in_flight in self.in_flight.iter().flatten() {
-            sums.note(&packet_row(in_flight));
+            self.sums.note(&in_flight.row);
         }
-        (self.rows, events + self.events)
+        (self.rows, self.sums, self.events)
     }
 
-    fn leave(&mut self, exit: Exit, sums: &mut PacketSums) -> Option<InFlight> {
+    fn leave(&mut self, exit: Exit) -> Option<InFlight> {
         let slot = exit.packet.0 as usize;
         let in_flight = self.in_flight.get_mut(slot)?.take()?;
         self.free.push(slot);
         self.events += 1;
-        let mut row = packet_row(&in_flight);
+        let mut row = in_flight.row;
         row.delivered_ns = exit.dropped.is_none().then(|| exit.at.as_nanos());
         row.drop = exit.dropped;
         row.tries = if exit.dropped == Some(DropReason::Queue) { 0 } else { exit.tries };
-        sums.note(&row);
+        self.sums.note(&row);
         if self.keep {
-            self.rows[in_flight.row] = row;
+            self.rows[in_flight.place] = row;
         }
         exit.dropped.is_none().then_some(in_flight)
     }
@@ -193,37 +172,29 @@ impl LinkPacket {
     }
 }
 
-fn packet_row(in_flight: &InFlight) -> PacketRow {
-    let ip_bytes = in_flight.content.ip_bytes();
-    let row = PacketRow {
-        t_ns: in_flight.sent.as_nanos(),
+fn packet_row(now: Instant, path: PathId, direction: Direction, content: &LinkPacket) -> PacketRow {
+    let ip_bytes = content.ip_bytes();
+    // The link cannot see the packets inside the tunnel.
+    let segment = match content {
+        LinkPacket::Direct(Packet::Segment(segment, _)) => Some(segment),
+        _ => None,
+    };
+    PacketRow {
+        t_ns: now.as_nanos(),
         delivered_ns: None,
-        path: in_flight.path,
-        direction: in_flight.direction,
+        path,
+        direction,
         ip_bytes,
-        payload_bytes: ip_bytes.saturating_sub(UDP_HEADER_BYTES),
-        subflow: None,
-        tcp_seq: 0,
-        tcp_ack: 0,
-        tcp_flags: 0,
-        dsn: None,
-        data_ack: None,
-        mptcp: MptcpOptions::default(),
+        payload_bytes: segment.map_or(ip_bytes.saturating_sub(UDP_HEADER_BYTES), |segment| segment.payload),
+        subflow: segment.map(|segment| segment.subflow),
+        // As on the wire: 32 bits.
+        tcp_seq: segment.map_or(0, |segment| segment.seq as u32),
+        tcp_ack: segment.map_or(0, |segment| segment.ack as u32),
+        tcp_flags: segment.map_or(0, |segment| segment.flags),
+        dsn: segment.and_then(|segment| segment.dsn),
+        data_ack: segment.and_then(|segment| segment.data_ack),
+        mptcp: segment.map(|segment| segment.options).unwrap_or_default(),
         drop: None,
         tries: 0,
-    };
-    // The link cannot see the packets inside the tunnel.
-    let LinkPacket::Direct(Packet::Segment(segment, _)) = &in_flight.content else { return row };
-    PacketRow {
-        payload_bytes: segment.payload,
-        subflow: Some(segment.subflow),
-        // As on the wire: 32 bits.
-        tcp_seq: segment.seq as u32,
-        tcp_ack: segment.ack as u32,
-        tcp_flags: segment.flags,
-        dsn: segment.dsn,
-        data_ack: segment.data_ack,
-        mptcp: segment.options,
-        ..row
     }
 }

@@ -16,20 +16,20 @@
 
 use std::net::SocketAddr;
 
-use crosslane_core::actuator::Steering;
-use crosslane_core::agent::Output;
-use crosslane_core::mptcp::{Event, Token};
+use crosslane_core::actuator::{Command, Steering};
+use crosslane_core::agent::{Input, Output};
+use crosslane_core::mptcp::Event;
 use crosslane_core::path::{PathId, Sample, SampleKind, Signal};
 use crosslane_core::time::{Duration, Instant};
 use crosslane_core::tunnel::Liveness;
 
 use crate::addresses::vehicle_address;
 use crate::record::messages::Results;
-use crate::record::metrics::{PacketSums, Recovery};
+use crate::record::metrics::PacketSums;
 use crate::record::rows::{LinkRow, MessageRow, PacketRow, SampleRow, SampleSource, TcpInfoRow};
-use crate::scenario::{Engine, Scenario, ScenarioError, Strategy};
+use crate::scenario::{Base, Engine, Scenario, ScenarioError, Strategy};
 use crate::traffic::Protocol;
-use crate::transport::{Endpoint, SERVER_ADDRESS, Settings};
+use crate::transport::{Endpoint, SubflowInfo};
 use crate::world::{CamSent, World, WorldEvent};
 
 mod airtime;
@@ -42,7 +42,7 @@ mod traffic;
 mod tunnel;
 
 use links::Wires;
-use path_control::{Applied, PathControl};
+use path_control::PathControl;
 use traffic::Traffic;
 
 /// Period of the agent's subflow queries; the default on a vehicle.
@@ -84,7 +84,7 @@ pub enum Side {
 }
 
 /// Records of a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Recording {
     /// Packets, in order of entry.
     pub packets: Vec<PacketRow>,
@@ -148,30 +148,11 @@ impl Simulation {
     ) -> Result<Simulation, ScenarioError> {
         scenario.check_engine(Engine::Simulator)?;
         let mut world = World::new(scenario, seed)?;
-        let (tunnel, mtu_bytes) = setup::tunnel(scenario, strategy)?.unzip();
-        let settings = |side| {
-            let settings = setup::settings(scenario, strategy, seed, side);
-            Settings { mtu_bytes: mtu_bytes.unwrap_or(settings.mtu_bytes), ..settings }
-        };
-        let mut recording = Recording {
-            packets: Vec::new(),
-            samples: Vec::new(),
-            messages: Vec::new(),
-            results: Results::default(),
-            links: Vec::new(),
-            tcp_info: Vec::new(),
-            skipped: 0,
-            agent_outputs: Vec::new(),
-            liveness: Vec::new(),
-            duplicates: None,
-            kernel_events: Vec::new(),
-            sums: PacketSums::new(scenario.paths().len(), Recovery::of(scenario)),
-            events: 0,
-        };
-        let wires = Wires::new(scenario, seed, &mut world, detail.packets);
-        if detail.links {
-            recording.links = wires.first_truths.clone();
-        } else {
+        let (tunnel, mtu_bytes) = setup::tunnel(scenario, strategy)?;
+        let settings = |side| setup::settings(scenario, strategy, seed, side, mtu_bytes);
+        let (wires, mut links) = Wires::new(scenario, seed, &mut world, detail.packets);
+        if !detail.links {
+            links.clear();
             world.set_truth_period(None);
         }
         let connect = if strategy.is_tunnel() { scenario.tunnel_stands() } else { CONNECT };
@@ -185,13 +166,13 @@ impl Simulation {
             path_control: setup::path_control(scenario, strategy, seed)?,
             traffic: Traffic::new(scenario, seed, detail.messages),
             detail,
-            first: setup::first_path(scenario, strategy),
+            first: if strategy.base == Base::Single { scenario.single_path(strategy) } else { scenario.first_path() },
             airtime: vec![airtime::Account::default(); scenario.radios.len()],
             connect_at: (scenario.traffic.protocol == Protocol::Tcp)
                 .then(|| scenario.first_object(seed).unwrap_or(connect)),
             observe_at: Instant::ZERO,
             record_at: Instant::ZERO,
-            recording,
+            recording: Recording { links, ..Recording::default() },
         })
     }
 
@@ -207,14 +188,14 @@ impl Simulation {
     /// Ends the run.
     pub fn finish(self) -> Recording {
         let mut recording = self.recording;
-        (recording.packets, recording.events) = self.wires.finish(&mut recording.sums, recording.events);
+        let (packets, sums, events) = self.wires.finish();
+        (recording.packets, recording.sums) = (packets, sums);
+        recording.events += events;
         (recording.messages, recording.results, recording.skipped, recording.duplicates) = self.traffic.finish();
         recording
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        let observe = self.path_control.queries_subflows().then_some(self.observe_at);
-        let record = self.records_subflows().then_some(self.record_at);
         let times = [
             self.world.next_wakeup(),
             self.wires.next_wakeup(),
@@ -224,8 +205,8 @@ impl Simulation {
             self.path_control.next_wakeup(),
             self.traffic.next_wakeup(),
             self.connect_at,
-            observe,
-            record,
+            self.path_control.queries_subflows().then_some(self.observe_at),
+            self.records_subflows().then_some(self.record_at),
         ];
         times.into_iter().flatten().min()
     }
@@ -245,7 +226,9 @@ impl Simulation {
         let queries = self.observe_at <= now;
         if queries {
             self.observe_at = now + TRANSPORT_PERIOD;
-            self.observe_transport();
+            if self.path_control.queries_subflows() {
+                self.path_control.observe_transport(now, &self.vehicle);
+            }
         }
         self.advance_traffic(queries);
         self.apply_commands();
@@ -255,22 +238,15 @@ impl Simulation {
         }
         self.transmit();
         // A packet that is sent when a link changes still uses the old parameters.
-        self.advance_world();
+        while let Some(event) = self.world.poll(now) {
+            self.on_world_event(event);
+        }
         self.apply_commands();
         self.transmit();
     }
 
     fn advance_traffic(&mut self, queries: bool) {
         self.traffic.advance(self.now, queries, (&mut self.vehicle, &mut self.server), &mut self.path_control);
-    }
-
-    fn advance_world(&mut self) {
-        if self.world.next_wakeup().is_none_or(|at| at > self.now) {
-            return;
-        }
-        while let Some(event) = self.world.poll(self.now) {
-            self.on_world_event(event);
-        }
     }
 
     fn on_world_event(&mut self, event: WorldEvent) {
@@ -306,17 +282,11 @@ impl Simulation {
     fn sample(&mut self, path: PathId, kind: SampleSource, signal: Signal) {
         let row =
             SampleRow { t_ns: self.now.as_nanos(), path, kind, rssi_dbm: signal.rssi_dbm, station: signal.station };
-        self.recording.sums.note_sample(&row);
+        self.wires.sums.note_sample(&row);
         if self.detail.packets {
             self.recording.samples.push(row);
         }
-        self.path_control.observe(self.now, Sample { path, kind: SampleKind::Signal(signal) });
-    }
-
-    fn observe_transport(&mut self) {
-        if self.path_control.queries_subflows() {
-            self.path_control.observe_transport(self.now, &self.vehicle);
-        }
+        self.path_control.handle(self.now, Input::Sample(Sample { path, kind: SampleKind::Signal(signal) }));
     }
 
     /// Passes events to the path managers and applies their commands.
@@ -332,13 +302,12 @@ impl Simulation {
             while let Some(event) = self.server.poll_event() {
                 self.recording.kernel_events.push((now, Side::Server, event));
             }
-            while let Some(applied) = self.path_control.apply_next(now, &mut self.vehicle) {
-                match applied {
-                    Applied::Here(output) => {
-                        self.recording.agent_outputs.push((now, output));
-                        self.recording.events += 1;
-                    }
-                    Applied::Steering(steering) => self.steer(&steering),
+            while let Some(output) = self.path_control.apply_next(now, &mut self.vehicle) {
+                if let Output::Command(Command::Steer(steering)) = output {
+                    self.steer(&steering);
+                } else {
+                    self.recording.agent_outputs.push((now, output));
+                    self.recording.events += 1;
                 }
                 idle = false;
             }
@@ -365,27 +334,26 @@ impl Simulation {
     }
 
     fn record_subflows(&mut self) {
-        let (token, t_ns) = (self.path_control.token(), self.now.as_nanos());
+        let t_ns = self.now.as_nanos();
         let micros = |duration: Duration| duration.as_micros() as u32;
-        let remote = SERVER_ADDRESS.to_string();
-        let rows = self.vehicle.subflows().map(|info| TcpInfoRow {
+        let rows = self.vehicle.subflows().map(|SubflowInfo { path, port, number, transport: info, .. }| TcpInfoRow {
             t_ns,
-            path: info.path,
-            subflow: Some(info.number),
-            local: SocketAddr::from((vehicle_address(usize::from(info.path.0)), info.port)).to_string(),
-            remote: remote.clone(),
-            token: token.map_or(0, |Token(token)| token),
+            path,
+            subflow: Some(number),
+            local: SocketAddr::from((vehicle_address(usize::from(path.0)), port)).to_string(),
+            remote: info.peer.to_string(),
+            token: info.token,
             backup: info.backup,
             rtt_us: micros(info.rtt),
             rttvar_us: micros(info.rttvar),
-            cwnd: info.window,
+            cwnd: info.cwnd,
             unacked: info.unacked,
             lost: info.lost,
-            total_retrans: info.total_retrans,
+            total_retrans: info.retransmitted,
             bytes_acked: info.bytes_acked,
             bytes_received: info.bytes_received,
             notsent_bytes: info.notsent_bytes,
-            delivery_rate_bit_s: info.delivery_rate_bit_s,
+            delivery_rate_bit_s: info.delivery_bit_s.unwrap_or_default(),
         });
         self.recording.tcp_info.extend(rows);
     }

@@ -1,15 +1,14 @@
 //! Control of the vehicle's paths: none, the kernel's path manager, or an agent.
 //! The agent is that of `core`, driven as `crosslane agent` drives it.
 
-use crosslane_core::actuator::{Command, Event as ActuatorEvent, Steering};
+use crosslane_core::actuator::{Command, Event as ActuatorEvent};
 use crosslane_core::agent::{Agent, Input, Output};
-use crosslane_core::demand::Demand;
 use crosslane_core::engine::Engine;
-use crosslane_core::mptcp::{Event, Refusal, Token};
-use crosslane_core::path::{PathId, Sample, SampleKind, Transport};
+use crosslane_core::mptcp::{Event, Refusal};
+use crosslane_core::path::{PathId, Sample, SampleKind};
 use crosslane_core::time::Instant;
 
-use crate::transport::{Endpoint, KernelPathManager, SERVER_ADDRESS};
+use crate::transport::{Endpoint, KernelPathManager};
 
 pub(super) enum PathControl {
     /// Plain TCP: there are no paths to manage.
@@ -31,18 +30,6 @@ impl AgentDriver {
         self.agent.handle(now, input);
         self.due = Some(now);
     }
-
-    fn poll(&mut self, now: Instant) -> Option<Output> {
-        if self.due.is_none_or(|due| due > now) {
-            return None;
-        }
-        let output = self.agent.poll(now);
-        if output.is_none() {
-            self.due = self.agent.next_wakeup();
-            self.queries_subflows = self.agent.subflows().next().is_some();
-        }
-        output
-    }
 }
 
 impl PathControl {
@@ -55,69 +42,35 @@ impl PathControl {
         PathControl::Agent(driver)
     }
 
+    fn driver(&self) -> Option<&AgentDriver> {
+        if let PathControl::Agent(driver) = self { Some(driver) } else { None }
+    }
+
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        match self {
-            PathControl::Agent(driver) => driver.due,
-            PathControl::None | PathControl::Kernel(_) => None,
-        }
+        self.driver()?.due
     }
 
     /// True if it needs the statistics of subflows.
     pub(super) fn queries_subflows(&self) -> bool {
-        match self {
-            PathControl::Agent(driver) => driver.queries_subflows,
-            PathControl::None | PathControl::Kernel(_) => false,
-        }
+        self.driver().is_some_and(|driver| driver.queries_subflows)
     }
 
-    /// Token of the connection, if it uses MPTCP.
-    pub(super) fn token(&self) -> Option<Token> {
-        (!matches!(self, PathControl::None)).then_some(Token(1))
-    }
-
-    pub(super) fn observe(&mut self, now: Instant, sample: Sample) {
+    /// Passes an input to the agent, if there is one.
+    pub(super) fn handle(&mut self, now: Instant, input: Input) {
         if let PathControl::Agent(driver) = self {
-            driver.handle(now, Input::Sample(sample));
+            driver.handle(now, input);
         }
     }
 
     pub(super) fn observe_transport(&mut self, now: Instant, vehicle: &Endpoint) {
-        let PathControl::Agent(driver) = self else { return };
         for info in vehicle.subflows() {
-            let transport = Transport {
-                token: 1,
-                peer: SERVER_ADDRESS,
-                accepted: false,
-                backup: info.backup,
-                rtt: info.rtt,
-                rttvar: info.rttvar,
-                unacked: info.unacked,
-                delivered: info.delivered,
-                bytes_acked: info.bytes_acked,
-                notsent_bytes: info.notsent_bytes,
-                bytes_received: info.bytes_received,
-                lost: info.lost,
-                retransmitted: info.total_retrans,
-                cwnd: info.window,
-                min_rtt: info.min_rtt,
-                delivery_bit_s: Some(info.delivery_rate_bit_s),
-            };
-            driver.handle(now, Input::Sample(Sample { path: info.path, kind: SampleKind::Transport(transport) }));
-        }
-    }
-
-    pub(super) fn demand(&mut self, now: Instant, demand: Demand) {
-        if let PathControl::Agent(driver) = self {
-            driver.handle(now, Input::Demand(demand));
+            self.handle(now, Input::Sample(Sample { path: info.path, kind: SampleKind::Transport(info.transport) }));
         }
     }
 
     /// Limit of the bytes that the sender has written and not acknowledged, if any.
     pub(super) fn backlog_bytes(&self) -> Option<u64> {
-        match self {
-            PathControl::Agent(driver) => driver.agent.backlog_bytes(),
-            PathControl::None | PathControl::Kernel(_) => None,
-        }
+        self.driver()?.agent.backlog_bytes()
     }
 
     pub(super) fn on_event(&mut self, now: Instant, event: &Event, vehicle: &mut Endpoint) {
@@ -132,28 +85,21 @@ impl PathControl {
         }
     }
 
-    /// Applies the agent's next output. Returns it, or what the packet scheduler is
-    /// to do.
-    pub(super) fn apply_next(&mut self, now: Instant, vehicle: &mut Endpoint) -> Option<Applied> {
+    /// The agent's next output. A command to the path manager is applied to the
+    /// vehicle's connection.
+    pub(super) fn apply_next(&mut self, now: Instant, vehicle: &mut Endpoint) -> Option<Output> {
         let PathControl::Agent(driver) = self else { return None };
-        match driver.poll(now)? {
-            Output::Command(Command::Steer(steering)) => Some(Applied::Steering(steering)),
-            output => {
-                if let Output::Command(Command::Mptcp(_, command)) = &output
-                    && !vehicle.command(now, command)
-                {
-                    driver.handle(now, ActuatorEvent::Refused(*command, Refusal::Other(0)).into());
-                }
-                Some(Applied::Here(output))
-            }
+        driver.due.filter(|due| *due <= now)?;
+        let Some(output) = driver.agent.poll(now) else {
+            driver.due = driver.agent.next_wakeup();
+            driver.queries_subflows = driver.agent.subflows().next().is_some();
+            return None;
+        };
+        if let Output::Command(Command::Mptcp(_, command)) = &output
+            && !vehicle.command(now, command)
+        {
+            driver.handle(now, ActuatorEvent::Refused(*command, Refusal::Other(0)).into());
         }
+        Some(output)
     }
-}
-
-/// What became of an output of the agent.
-pub(super) enum Applied {
-    /// It was applied to the vehicle's connection, or needs no action.
-    Here(Output),
-    /// It is for the packet scheduler.
-    Steering(Steering),
 }

@@ -2,20 +2,20 @@
 
 use std::fmt::Display;
 
-use crate::scenario::{Base, Congestion, Mode, Scenario, ScenarioError, Strategy, TunnelParams, base};
 use crosslane_core::actuator::{Actuator, PacketScheduler};
-use crosslane_core::agent::{Agent, Setup};
+use crosslane_core::agent::Agent;
 use crosslane_core::mptcp::manager::Manager;
+use crosslane_core::parameters::Field;
 use crosslane_core::path::{PathId, PathSpec};
 use crosslane_core::rng::Rng;
 use crosslane_core::time::Duration;
 
 use super::packet::UDP_HEADER_BYTES;
 use super::path_control::PathControl;
-use super::tunnel::{self, TunnelEndpoints};
+use super::tunnel::TunnelEndpoints;
 use crate::addresses::vehicle_address;
 use crate::bounds::oracle::Foresight;
-use crate::transport::congestion::Algorithm;
+use crate::scenario::{Base, Mode, Scenario, ScenarioError, Strategy, TunnelParams, base};
 use crate::transport::segment::MTU_BYTES;
 use crate::transport::{KernelPathManager, Protocol, Settings, Ticks};
 use crate::world::World;
@@ -27,21 +27,15 @@ const STALE_LOSS_COUNT: u32 = 4;
 const TUNED_STALE_LOSS_COUNT: u32 = 1;
 
 /// Settings of both kernels.
-pub(super) fn settings(scenario: &Scenario, strategy: &Strategy, seed: u64, side: &str) -> Settings {
+pub(super) fn settings(scenario: &Scenario, strategy: &Strategy, seed: u64, side: &str, mtu_bytes: u16) -> Settings {
     Settings {
         protocol: if strategy.base == Base::Single || strategy.is_tunnel() { Protocol::Tcp } else { Protocol::Mptcp },
-        algorithm: match scenario.congestion {
-            Congestion::Cubic => Algorithm::Cubic,
-            Congestion::Reno => Algorithm::Reno,
-            Congestion::Bbr => Algorithm::Bbr,
-            Congestion::Lia => Algorithm::Lia,
-            Congestion::Olia => Algorithm::Olia,
-        },
+        algorithm: scenario.congestion,
         scheduler: scenario.scheduler,
         send_buffer_bytes: scenario.traffic.send_buffer_bytes,
         stale_loss_count: if strategy.base == Base::KernelTuned { TUNED_STALE_LOSS_COUNT } else { STALE_LOSS_COUNT },
         ranks: scenario.ranks(),
-        mtu_bytes: MTU_BYTES,
+        mtu_bytes,
         ticks: Ticks::new(Rng::new(seed, &format!("ticks {side}")).uniform()),
     }
 }
@@ -68,16 +62,16 @@ fn control_by(
             let preferred = scenario.preferred_path();
             let is_backup = |path: PathId| scenario.service.mode == Mode::Backup && path != preferred;
             let paths = scenario.paths().into_iter().map(|path| (path.id, is_backup(path.id)));
-            Ok(PathControl::Kernel(KernelPathManager::new(paths.collect())))
+            Ok(PathControl::Kernel(KernelPathManager { endpoints: paths.collect() }))
         }
         Base::Oracle => {
-            let params = base::read(&strategy.parameters).map_err(|fault| rejected(scenario, strategy, &fault))?;
+            let params = parameters(scenario, strategy)?;
             let foresight = Foresight::new(World::new(scenario, seed)?, scenario, params);
             let agent = foresight.agent(&specs(scenario), &scenario.ranks(), scenario.service.mode, actuators);
             Ok(PathControl::with_agent(agent, scenario.paths().len()))
         }
         Base::Tunnel => {
-            let steer = tunnel_params(scenario, strategy)?.steer;
+            let TunnelParams { steer, .. } = parameters(scenario, strategy)?;
             let steering =
                 Strategy { name: steer.0.name.into(), base: Base::Agent(steer.0), parameters: toml::Table::new() };
             control_by(scenario, &steering, seed, vec![scheduler(scenario)])
@@ -88,14 +82,8 @@ fn control_by(
         Base::Agent(entry) => {
             let read = entry.read(base::values(&strategy.parameters));
             let strategy = read.map_err(|fault| rejected(scenario, strategy, &fault))?;
-            let setup = Setup {
-                paths: specs(scenario),
-                ranks: scenario.ranks(),
-                mode: scenario.service.mode,
-                strategy,
-                actuators,
-            };
-            Ok(PathControl::with_agent(Agent::new(setup), scenario.paths().len()))
+            let agent = Agent::new(&specs(scenario), &scenario.ranks(), scenario.service.mode, strategy, actuators);
+            Ok(PathControl::with_agent(agent, scenario.paths().len()))
         }
     }
 }
@@ -104,38 +92,30 @@ fn scheduler(scenario: &Scenario) -> Box<dyn Actuator> {
     Box::new(PacketScheduler::new(scenario.paths().len()))
 }
 
-/// The tunnel's endpoints and its inner MTU, in bytes; none without a tunnel.
+/// The tunnel's endpoints, if there is one, and the MTU of the traffic, in bytes.
 ///
 /// # Errors
 /// Invalid parameters, or datagrams that do not fit.
 pub(super) fn tunnel(
     scenario: &Scenario,
     strategy: &Strategy,
-) -> Result<Option<(TunnelEndpoints, u16)>, ScenarioError> {
+) -> Result<(Option<TunnelEndpoints>, u16), ScenarioError> {
     if !strategy.is_tunnel() {
-        return Ok(None);
+        return Ok((None, MTU_BYTES));
     }
-    let params = tunnel_params(scenario, strategy)?;
-    let mtu_bytes = tunnel::mtu_bytes(scenario, &params);
+    let endpoints = TunnelEndpoints::new(scenario, &parameters(scenario, strategy)?);
+    let mtu_bytes = endpoints.mtu_bytes(scenario);
     let max = mtu_bytes.saturating_sub(UDP_HEADER_BYTES);
     let is_udp = scenario.traffic.protocol == crate::traffic::Protocol::Udp;
     if is_udp && scenario.traffic.kind.message_bytes().is_some_and(|bytes| bytes > max.into()) {
         let fault = format!("the simulator does not fragment datagrams, and more than {max} bytes do not fit");
         return Err(rejected(scenario, strategy, &fault));
     }
-    Ok(Some((TunnelEndpoints::new(scenario, &params), mtu_bytes)))
+    Ok((Some(endpoints), mtu_bytes))
 }
 
-fn tunnel_params(scenario: &Scenario, strategy: &Strategy) -> Result<TunnelParams, ScenarioError> {
+fn parameters<P: Field>(scenario: &Scenario, strategy: &Strategy) -> Result<P, ScenarioError> {
     base::read(&strategy.parameters).map_err(|fault| rejected(scenario, strategy, &fault))
-}
-
-/// The path of the first subflow.
-pub(super) fn first_path(scenario: &Scenario, strategy: &Strategy) -> PathId {
-    match strategy.base {
-        Base::Single => scenario.single_path(strategy),
-        _ => scenario.first_path(),
-    }
 }
 
 fn specs(scenario: &Scenario) -> Vec<PathSpec> {

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use crosslane_core::agent::Input;
 use crosslane_core::demand::Demand;
 use crosslane_core::link::Direction;
 use crosslane_core::time::Instant;
@@ -97,7 +98,8 @@ impl Traffic {
         self.read(now, delivered);
         self.write(now, sender);
         if let Some(objects) = self.source.demand(queries) {
-            path_control.demand(now, Demand { objects, unit_costs: self.unit_costs.clone() });
+            let unit_costs = self.unit_costs.clone();
+            path_control.handle(now, Input::Demand(Demand { objects, unit_costs }));
         }
     }
 
@@ -106,7 +108,6 @@ impl Traffic {
         if direction == self.sender { self.ready.pop_front() } else { None }
     }
 
-    /// A datagram has arrived.
     pub(super) fn receive(&mut self, now: Instant, datagram: Datagram) {
         self.log.received(now, datagram.number);
     }
@@ -144,8 +145,8 @@ impl Traffic {
             return;
         }
         self.source.on_outstanding(now, sender.outstanding() + connection.pending);
-        while let Some(object) = self.source.generate(now) {
-            self.log.begin(object.at, object.size_bytes);
+        while let Some((at, size_bytes)) = self.source.generate(now) {
+            self.log.begin(at, size_bytes);
         }
         while connection.flush(now, sender) {
             if let Some(number) = connection.ending.take() {

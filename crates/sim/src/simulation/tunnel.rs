@@ -38,7 +38,6 @@ pub(super) enum TunnelOutput {
 /// A datagram between the endpoints.
 #[derive(Clone, Debug)]
 pub(super) struct TunnelPacket {
-    /// Path.
     pub path: PathId,
     /// Length including the IP header, in bytes.
     pub ip_bytes: u16,
@@ -48,7 +47,7 @@ pub(super) struct TunnelPacket {
 impl TunnelEndpoints {
     /// Two endpoints with all paths present.
     pub(super) fn new(scenario: &Scenario, params: &TunnelParams) -> TunnelEndpoints {
-        let overhead = overhead(params);
+        let overhead = Overhead::new(false, params.encryption == Encryption::Noise);
         let endpoint = |is_initiator| {
             Tunnel::new(Setup {
                 mode: params.mode,
@@ -63,6 +62,11 @@ impl TunnelEndpoints {
             endpoints.handle(Instant::ZERO, Direction::Up, Input::Present(path.id, true));
         }
         endpoints
+    }
+
+    /// Inner MTU, in bytes.
+    pub(super) fn mtu_bytes(&self, scenario: &Scenario) -> u16 {
+        (scenario.tunnel.mtu as u16).saturating_sub(self.overhead.around_packet() as u16)
     }
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
@@ -129,14 +133,4 @@ impl TunnelEndpoints {
         self.endpoints[place].handle(now, input);
         self.due[place] = Some(now);
     }
-}
-
-/// Inner MTU, in bytes.
-pub(super) fn mtu_bytes(scenario: &Scenario, params: &TunnelParams) -> u16 {
-    let outer_mtu = scenario.tunnel.mtu as u16;
-    outer_mtu.saturating_sub(overhead(params).around_packet() as u16)
-}
-
-fn overhead(params: &TunnelParams) -> Overhead {
-    Overhead::new(false, params.encryption == Encryption::Noise)
 }

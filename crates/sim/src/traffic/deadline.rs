@@ -11,7 +11,7 @@ use serde::Serialize;
 use toml::Table;
 
 use super::keys::{Fault, Keys, table};
-use super::{Generated, Source, Span, TrafficKind, Write};
+use super::{Source, Span, TrafficKind, Write};
 
 pub(super) const KEYS: [&str; 5] = ["object_bytes", "period_s", "deadline_s", "objects", "late"];
 
@@ -72,11 +72,18 @@ impl DeadlineTraffic {
     }
 }
 
+impl Starts {
+    /// The next one.
+    fn due(&self) -> Option<Instant> {
+        (self.next < self.stop && self.remaining > 0).then_some(self.next)
+    }
+}
+
 impl Iterator for Starts {
     type Item = Instant;
 
     fn next(&mut self) -> Option<Instant> {
-        let start = Some(self.next).filter(|start| *start < self.stop && self.remaining > 0)?;
+        let start = self.due()?;
         self.remaining -= 1;
         self.next = start + self.period;
         Some(start)
@@ -93,9 +100,8 @@ impl TrafficKind for DeadlineTraffic {
     }
 
     fn source(&self, span: Span, seed: u64) -> Box<dyn Source> {
-        let mut starts = self.starts(span, seed);
-        let (due, sender) = (starts.next(), Sender::new(self.late));
-        Box::new(Objects { rules: *self, due, starts, sender, begun: false, skipped: 0 })
+        let (starts, sender) = (self.starts(span, seed), Sender::new(self.late));
+        Box::new(Objects { rules: *self, starts, sender, begun: false, skipped: 0 })
     }
 
     fn deadlines(&self) -> Option<DeadlineTraffic> {
@@ -106,8 +112,7 @@ impl TrafficKind for DeadlineTraffic {
 #[derive(Debug)]
 struct Objects {
     rules: DeadlineTraffic,
-    /// Generation time of the next object, and of those after it.
-    due: Option<Instant>,
+    /// Generation times of the next object and of those after it.
     starts: Starts,
     sender: Sender,
     /// The preface is written.
@@ -142,15 +147,15 @@ impl Source for Objects {
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        self.due.into_iter().chain(self.sender.next_wakeup()).min()
+        self.starts.due().into_iter().chain(self.sender.next_wakeup()).min()
     }
 
-    fn generate(&mut self, now: Instant) -> Option<Generated> {
+    fn generate(&mut self, now: Instant) -> Option<(Instant, u64)> {
         let size_bytes = self.rules.object_bytes;
-        while let Some(at) = self.due.filter(|due| *due <= now) {
-            self.due = self.starts.next();
+        while let Some(at) = self.starts.due().filter(|due| *due <= now) {
+            self.starts.next();
             if self.sender.submit("", size_bytes, at, Some(at + self.rules.deadline())).is_some() {
-                return Some(Generated { at, size_bytes });
+                return Some((at, size_bytes));
             }
             self.skipped += 1;
         }

@@ -50,11 +50,10 @@ impl Keys {
     /// # Errors
     /// It is missing or has another type.
     pub fn need<T: DeserializeOwned>(&mut self, key: &str) -> Result<T, Fault> {
-        let missing = || {
-            format!("traffic of kind `{}` needs `{key}`; add it (docs/reference/scenario.md lists the keys)", self.kind)
-        };
-        let missing = Fault { key: None, text: missing() };
-        self.take(key)?.ok_or(missing)
+        let kind = self.kind;
+        let remedy = "add it (docs/reference/scenario.md lists the keys)";
+        let missing = || Fault { key: None, text: format!("traffic of kind `{kind}` needs `{key}`; {remedy}") };
+        self.take(key)?.ok_or_else(missing)
     }
 
     /// A number above 0, up to `max`.

@@ -7,8 +7,10 @@
 
 use std::collections::VecDeque;
 
+use super::receiver::Mapping;
+
 /// Maximum size of a fragment (Linux: a page fragment of order 3), in bytes.
-const FRAG_BYTES: u64 = 32_768;
+pub const FRAG_BYTES: u64 = 32_768;
 /// Send-buffer overhead of a fragment, in bytes.
 const OVERHEAD_BYTES: u64 = 64;
 
@@ -26,17 +28,10 @@ pub struct Frags {
     queue: VecDeque<Frag>,
     /// Index of the first fragment that has not been sent completely.
     pending: usize,
-    charged: u64,
-    written: u64,
-}
-
-/// A contiguous range of data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// Data sequence number of the first byte.
-    pub dsn: u64,
-    /// Length, in bytes.
-    pub len: u64,
+    /// Send-buffer usage, in bytes.
+    pub charged: u64,
+    /// Bytes written so far.
+    pub written: u64,
 }
 
 impl Frags {
@@ -57,25 +52,15 @@ impl Frags {
         }
     }
 
-    /// Bytes written so far.
-    pub fn written(&self) -> u64 {
-        self.written
-    }
-
-    /// Send-buffer usage, in bytes.
-    pub fn charged(&self) -> u64 {
-        self.charged
-    }
-
     /// True if all data is acknowledged.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
     /// The next data to send, if any.
-    pub fn next(&self) -> Option<Run> {
+    pub fn next(&self) -> Option<Mapping> {
         let frag = self.queue.get(self.pending)?;
-        Some(Run { dsn: frag.dsn + frag.sent, len: frag.len - frag.sent })
+        Some(Mapping { dsn: frag.dsn + frag.sent, len: frag.len - frag.sent })
     }
 
     /// Marks the next `len` bytes as passed to a subflow.
@@ -105,9 +90,9 @@ impl Frags {
     }
 
     /// The oldest data that was sent and is not acknowledged.
-    pub fn head(&self) -> Option<Run> {
+    pub fn head(&self) -> Option<Mapping> {
         let frag = self.queue.front().filter(|frag| frag.sent > 0)?;
-        Some(Run { dsn: frag.dsn, len: frag.sent })
+        Some(Mapping { dsn: frag.dsn, len: frag.sent })
     }
 
     /// Marks all data as not sent (`__mptcp_retransmit_pending_data`).
@@ -123,8 +108,8 @@ impl Frags {
 mod tests {
     use super::*;
 
-    fn run(dsn: u64, len: u64) -> Option<Run> {
-        Some(Run { dsn, len })
+    fn run(dsn: u64, len: u64) -> Option<Mapping> {
+        Some(Mapping { dsn, len })
     }
 
     #[test]
@@ -136,7 +121,7 @@ mod tests {
         frags.mark_sent(1500);
         frags.write(1000);
         assert_eq!(frags.next(), run(1500, 1000));
-        assert_eq!(frags.charged(), 2500 + 2 * OVERHEAD_BYTES);
+        assert_eq!(frags.charged, 2500 + 2 * OVERHEAD_BYTES);
     }
 
     #[test]
@@ -154,6 +139,6 @@ mod tests {
         assert_eq!(frags.next(), run(1400, 600));
         frags.acknowledge(4000);
         assert!(frags.is_empty());
-        assert_eq!((frags.next(), frags.charged()), (None, 0));
+        assert_eq!((frags.next(), frags.charged), (None, 0));
     }
 }

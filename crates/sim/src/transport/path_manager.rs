@@ -14,22 +14,17 @@ const MAX_SUBFLOWS: usize = 8;
 #[derive(Clone, Debug)]
 pub struct KernelPathManager {
     /// Path and backup flag of each endpoint, in order of configuration.
-    endpoints: Vec<(PathId, bool)>,
+    pub endpoints: Vec<(PathId, bool)>,
 }
 
 impl KernelPathManager {
-    /// A path manager with these endpoints: path and backup flag.
-    pub fn new(endpoints: Vec<(PathId, bool)>) -> KernelPathManager {
-        KernelPathManager { endpoints }
-    }
-
     /// The commands for an event.
     pub fn on_event(&self, event: &Event) -> Vec<Command> {
-        let Event::Established { token, subflow, .. } = event else { return Vec::new() };
+        let Event::Established { token, subflow, .. } = *event else { return Vec::new() };
         let is_first = |path: PathId| vehicle_address(path) == subflow.local.ip();
         let others = self.endpoints.iter().filter(|(path, _)| !is_first(*path));
         let create = |&(path, backup): &(PathId, bool)| Command::CreateSubflow {
-            token: *token,
+            token,
             local_id: AddressId(path.0 + 1),
             local: vehicle_address(path),
             if_index: 0,
@@ -39,7 +34,7 @@ impl KernelPathManager {
         // MP_PRIO makes the first subflow a backup if its endpoint is one.
         let demote = self.endpoints.iter().find(|(path, backup)| *backup && is_first(*path)).map(|_| {
             let (local, remote) = (subflow.local, subflow.remote);
-            Command::SetBackup { token: *token, local, remote, backup: true }
+            Command::SetBackup { token, local, remote, backup: true }
         });
         demote.into_iter().chain(others.take(MAX_SUBFLOWS).map(create)).collect()
     }

@@ -20,7 +20,7 @@ const DELAY: Duration = Duration::from_millis(40);
 const QUICK: u32 = 16;
 
 /// A mapping of the connection's data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
     /// Data sequence number of its first byte.
     pub dsn: u64,
@@ -28,8 +28,7 @@ pub struct Mapping {
     pub len: u64,
 }
 
-/// The receiver.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Receiver {
     ticks: Ticks,
     /// Next byte expected.
@@ -40,13 +39,15 @@ pub struct Receiver {
     acknowledged: u64,
     full: u64,
     quick: u32,
-    due: Option<Instant>,
+    /// When a delayed acknowledgement is due.
+    pub due: Option<Instant>,
     now: bool,
     pushed: bool,
     block: Option<Block>,
-    /// Receiver's estimate of the round-trip time, and the echo of its last
+    /// Receiver's estimate of the round-trip time; `None` before the first
     /// sample.
-    rtt: Option<Duration>,
+    pub rtt: Option<Duration>,
+    /// Echo of the last sample.
     echo: Instant,
     /// Payload bytes received, without duplicates.
     pub bytes_received: u64,
@@ -55,21 +56,7 @@ pub struct Receiver {
 impl Receiver {
     /// A receiver after the SYN.
     pub fn new(ticks: Ticks) -> Receiver {
-        Receiver {
-            ticks,
-            next: 1,
-            early: BTreeMap::new(),
-            acknowledged: 1,
-            full: 536,
-            quick: QUICK,
-            due: None,
-            now: false,
-            pushed: false,
-            block: None,
-            rtt: None,
-            echo: Instant::ZERO,
-            bytes_received: 0,
-        }
+        Receiver { ticks, next: 1, acknowledged: 1, full: 536, quick: QUICK, ..Receiver::default() }
     }
 
     /// Adds the payload of a segment, and appends the mappings that are now in
@@ -89,11 +76,9 @@ impl Receiver {
         }
         self.advance(mapping, ordered);
         let filled = !self.early.is_empty();
-        while let Some((first, next_mapping)) = self.early.first_key_value().map(|(&seq, &mapping)| (seq, mapping))
-            && first <= self.next
-        {
-            self.early.remove(&first);
-            self.advance(next_mapping, ordered);
+        while let Some(first) = self.early.first_entry().filter(|first| *first.key() <= self.next) {
+            let mapping = first.remove();
+            self.advance(mapping, ordered);
         }
         if self.early.is_empty() {
             self.block = None;
@@ -118,12 +103,6 @@ impl Receiver {
         self.rtt = Some(self.rtt.map_or(sample, |rtt| sample.min((rtt * 7 + sample) / 8)));
     }
 
-    /// Receiver's estimate of the round-trip time; `None` before the first
-    /// sample.
-    pub fn rtt(&self) -> Option<Duration> {
-        self.rtt
-    }
-
     /// Notes that the application has read the data.
     pub fn read(&mut self) {
         self.now |= self.pushed && self.next > self.acknowledged;
@@ -138,11 +117,6 @@ impl Receiver {
     pub fn acknowledge(&mut self) -> (u64, Option<Block>) {
         (self.now, self.pushed, self.due, self.acknowledged) = (false, false, None, self.next);
         (self.next, self.block)
-    }
-
-    /// Time at which [`wants_ack`](Self::wants_ack) becomes true.
-    pub fn wakeup(&self) -> Option<Instant> {
-        self.due
     }
 
     fn advance(&mut self, mapping: Mapping, ordered: &mut Vec<Mapping>) {
@@ -231,14 +205,14 @@ mod tests {
     fn full_segments_measure_the_rtt_and_a_shorter_one_applies_at_once() {
         let mut receiver = settled();
         receiver.measure(Instant::from_millis(900), Instant::from_millis(100), 100);
-        assert_eq!(receiver.rtt(), None, "a small segment may have waited for its writer");
+        assert_eq!(receiver.rtt, None, "a small segment may have waited for its writer");
         receiver.measure(Instant::from_millis(300), Instant::from_millis(200), 1000);
         receiver.measure(Instant::from_millis(400), Instant::from_millis(200), 1000);
-        assert_eq!(receiver.rtt(), Some(Duration::from_millis(100)), "one sample for each echo");
+        assert_eq!(receiver.rtt, Some(Duration::from_millis(100)), "one sample for each echo");
         receiver.measure(Instant::from_millis(480), Instant::from_millis(300), 1000);
-        assert_eq!(receiver.rtt(), Some(Duration::from_millis(110)));
+        assert_eq!(receiver.rtt, Some(Duration::from_millis(110)));
         receiver.measure(Instant::from_millis(450), Instant::from_millis(400), 1000);
-        assert_eq!(receiver.rtt(), Some(Duration::from_millis(50)));
+        assert_eq!(receiver.rtt, Some(Duration::from_millis(50)));
     }
 
     #[test]

@@ -7,7 +7,8 @@
 use crosslane_core::time::{Duration, Instant};
 
 /// Minimum deviation in a timeout (Linux `TCP_RTO_MIN`).
-pub const RTO_MIN_US: u64 = 200_000;
+pub const RTO_MIN: Duration = Duration::from_millis(200);
+const RTO_MIN_US: u64 = RTO_MIN.as_micros() as u64;
 /// Maximum timeout (Linux `TCP_RTO_MAX`).
 pub const RTO_MAX: Duration = Duration::from_secs(120);
 /// Timeout before the first sample (RFC 6298 §2.1).
@@ -15,7 +16,6 @@ pub const RTO_INITIAL: Duration = Duration::from_secs(1);
 /// Window of the minimum round-trip time (`net.ipv4.tcp_min_rtt_wlen`).
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(300);
 
-/// The estimator.
 #[derive(Clone, Debug, Default)]
 pub struct Rtt {
     /// Eight times the smoothed RTT, in µs; 0 before the first sample.

@@ -37,18 +37,10 @@ impl MptcpOptions {
     pub const JOIN: MptcpOptions = MptcpOptions(1 << 1);
     /// DSS: mapping or data acknowledgement.
     pub const DSS: MptcpOptions = MptcpOptions(1 << 2);
-    /// ADD_ADDR.
-    pub const ADD_ADDR: MptcpOptions = MptcpOptions(1 << 3);
     /// REMOVE_ADDR.
     pub const REMOVE_ADDR: MptcpOptions = MptcpOptions(1 << 4);
     /// MP_PRIO.
     pub const PRIO: MptcpOptions = MptcpOptions(1 << 5);
-    /// MP_FAIL.
-    pub const FAIL: MptcpOptions = MptcpOptions(1 << 6);
-    /// MP_FASTCLOSE.
-    pub const FASTCLOSE: MptcpOptions = MptcpOptions(1 << 7);
-    /// MP_TCPRST.
-    pub const RESET: MptcpOptions = MptcpOptions(1 << 8);
 
     /// Names in order of subtype.
     const NAMES: [&str; 9] =
@@ -74,14 +66,8 @@ impl MptcpOptions {
 /// Names joined by `+`; empty for the empty set.
 impl fmt::Display for MptcpOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut separator = "";
-        for (bit, name) in Self::NAMES.iter().enumerate() {
-            if self.0 & (1 << bit) != 0 {
-                write!(f, "{separator}{name}")?;
-                separator = "+";
-            }
-        }
-        Ok(())
+        let set = (0..).zip(Self::NAMES).filter(|(bit, _)| self.0 & (1 << bit) != 0);
+        f.write_str(&set.map(|(_, name)| name).collect::<Vec<_>>().join("+"))
     }
 }
 
@@ -126,16 +112,14 @@ impl Segment {
     pub fn ip_bytes(&self) -> u16 {
         let capable = self.options.contains(MptcpOptions::CAPABLE);
         let join = self.options.contains(MptcpOptions::JOIN);
-        let syn = self.flags & SYN != 0;
-        if syn {
-            let base = HEADER_BYTES + 8;
-            return match (capable, join, self.flags & ACK != 0) {
-                (true, _, false) => base + 4,
-                (true, _, true) => base + 12,
-                (_, true, false) => base + 12,
-                (_, true, true) => base + 16,
-                _ => base,
+        if self.flags & SYN != 0 {
+            let option = match (capable, join, self.flags & ACK != 0) {
+                (true, _, false) => 4,
+                (true, _, true) | (_, true, false) => 12,
+                (_, true, true) => 16,
+                _ => 0,
             };
+            return HEADER_BYTES + 8 + option;
         }
         let sack = if self.sack.is_some() { 12 } else { 0 };
         let prio = if self.options.contains(MptcpOptions::PRIO) { 4 } else { 0 };

@@ -1,21 +1,19 @@
 //! State of one subflow at one endpoint.
 
 use crosslane_core::mptcp::AddressId;
-use crosslane_core::path::PathId;
+use crosslane_core::path::{PathId, Transport};
 use crosslane_core::time::{Duration, Instant};
 
 use super::receiver::Receiver;
+use super::rtt::RTO_INITIAL;
 use super::sender::Sender;
 
-/// First timeout of a SYN (RFC 6298 §2.1).
-const SYN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Number of SYN retransmissions at this interval
 /// (`net.ipv4.tcp_syn_linear_timeouts`), and then with doubled intervals
 /// (`net.ipv4.tcp_syn_retries`).
 const SYN_LINEAR: u32 = 4;
 const SYN_RETRIES: u32 = 6;
 
-/// Phase of a subflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// SYN sent.
@@ -28,7 +26,6 @@ pub(super) enum Phase {
     Closing,
 }
 
-/// The subflow.
 #[derive(Clone, Debug)]
 pub(super) struct Subflow {
     pub(super) path: PathId,
@@ -54,12 +51,11 @@ pub(super) struct Subflow {
     pub(super) pace: Option<f64>,
     /// Backup flag to send by MP_PRIO.
     pub(super) pending_prio: Option<bool>,
-    /// Retransmission timer of SYN, SYN/ACK and FIN.
     pub(super) retry: RetryTimer,
 }
 
 /// Retransmission timer of a SYN, SYN/ACK or FIN.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct RetryTimer {
     pub(super) first: Instant,
     pub(super) at: Option<Instant>,
@@ -67,20 +63,16 @@ pub(super) struct RetryTimer {
 }
 
 impl RetryTimer {
-    pub(super) fn begin(&mut self, now: Instant) {
-        *self = RetryTimer { first: now, at: Some(now + SYN_TIMEOUT), attempts: 0 };
+    pub(super) fn begin(now: Instant) -> RetryTimer {
+        RetryTimer { first: now, at: Some(now + RTO_INITIAL), attempts: 0 }
     }
 
     /// Counts a retransmission; false after the maximum number.
     pub(super) fn next_attempt(&mut self, now: Instant) -> bool {
         self.attempts += 1;
         let doubled = self.attempts.saturating_sub(SYN_LINEAR).min(SYN_RETRIES);
-        self.at = Some(now + SYN_TIMEOUT * (1 << doubled));
+        self.at = Some(now + RTO_INITIAL * (1 << doubled));
         self.attempts <= SYN_LINEAR + SYN_RETRIES
-    }
-
-    pub(super) fn end(&mut self) {
-        self.at = None;
     }
 }
 
@@ -88,9 +80,7 @@ impl Subflow {
     /// Linux `mptcp_subflow_active`: usable and not stale; a stale subflow is
     /// active again as soon as it receives anything.
     pub(super) fn is_active(&mut self) -> bool {
-        if self.stale && self.last_received != self.stale_last_received {
-            self.stale = false;
-        }
+        self.stale &= self.last_received == self.stale_last_received;
         !self.stale && self.is_usable()
     }
 
@@ -113,13 +103,18 @@ impl Subflow {
         }
     }
 
+    /// Smoothed round-trip time; zero before the first sample.
+    pub(super) fn smoothed_rtt(&self) -> Duration {
+        self.tx.rtt.smoothed().unwrap_or_default()
+    }
+
     /// Time of its next timer.
     pub(super) fn wakeup(&self) -> Option<Instant> {
-        [self.tx.wakeup(), self.rx.wakeup(), self.retry.at].into_iter().flatten().min()
+        [self.tx.wakeup(), self.rx.due, self.retry.at].into_iter().flatten().min()
     }
 }
 
-/// Statistics of a subflow, as in `tcp_info`.
+/// Statistics of a subflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubflowInfo {
     /// Path.
@@ -128,60 +123,10 @@ pub struct SubflowInfo {
     pub port: u16,
     /// Index, in order of the SYNs.
     pub number: u16,
-    /// True if either endpoint has set the backup flag.
-    pub backup: bool,
-    /// Smoothed round-trip time.
-    pub rtt: Duration,
-    /// Mean deviation of the round-trip time.
-    pub rttvar: Duration,
-    /// Minimum round-trip time, once measured.
-    pub min_rtt: Option<Duration>,
-    /// Congestion window, in segments.
-    pub window: u32,
-    /// Segments sent and not acknowledged.
-    pub unacked: u32,
-    /// Segments marked lost.
-    pub lost: u32,
     /// Segments in the network (RFC 6675 §4, `pipe`).
     pub in_flight: u32,
-    /// Retransmissions since the subflow began.
-    pub total_retrans: u32,
-    /// Segments delivered since the subflow began.
-    pub delivered: u32,
     /// Bytes sent since the subflow began, without retransmissions.
     pub bytes_sent: u64,
-    /// Bytes acknowledged since the subflow began.
-    pub bytes_acked: u64,
-    /// Bytes received since the subflow began.
-    pub bytes_received: u64,
-    /// Bytes that have not been sent yet.
-    pub notsent_bytes: u32,
-    /// Delivery rate of the last sample, in bit/s.
-    pub delivery_rate_bit_s: u64,
-}
-
-impl Subflow {
-    pub(super) fn info(&self) -> SubflowInfo {
-        let rtt = self.tx.rtt();
-        SubflowInfo {
-            path: self.path,
-            port: self.port,
-            number: self.number,
-            backup: self.is_backup(),
-            rtt: rtt.smoothed().unwrap_or_default(),
-            rttvar: rtt.deviation(),
-            min_rtt: rtt.min(),
-            window: self.tx.control().window,
-            unacked: self.tx.unacked(),
-            lost: self.tx.lost(),
-            in_flight: self.tx.in_flight(),
-            total_retrans: self.tx.total_retrans,
-            delivered: self.tx.delivered as u32,
-            bytes_sent: self.tx.next - 1,
-            bytes_acked: self.tx.una.saturating_sub(1),
-            bytes_received: self.rx.bytes_received,
-            notsent_bytes: self.tx.queued_bytes() as u32,
-            delivery_rate_bit_s: self.tx.delivery_rate_bit_s(),
-        }
-    }
+    /// `tcp_info`.
+    pub transport: Transport,
 }

@@ -20,11 +20,10 @@ const MAX_BYTES: u64 = 16 * 1024 * 1024;
 const INITIAL_SPACE_BYTES: u64 = 14_240;
 const FULL_BYTES: u64 = 1424;
 
-/// The receive queue.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ReceiveQueue {
-    /// Next byte for the application.
-    next: u64,
+    /// Next byte for the application; the bytes below it are delivered.
+    pub next: u64,
     /// Out-of-order data, by data sequence number: at most a window.
     early: BTreeMap<u64, u64>,
     early_bytes: u64,
@@ -36,23 +35,9 @@ pub struct ReceiveQueue {
 }
 
 impl ReceiveQueue {
-    /// An empty queue.
     pub fn new() -> ReceiveQueue {
-        ReceiveQueue {
-            next: 0,
-            early: BTreeMap::new(),
-            early_bytes: 0,
-            size: INITIAL_BYTES,
-            edge: INITIAL_BYTES,
-            read: 0,
-            space: INITIAL_SPACE_BYTES,
-            since: Instant::ZERO,
-        }
-    }
-
-    /// Bytes delivered to the application.
-    pub fn delivered(&self) -> u64 {
-        self.next
+        let (size, edge) = (INITIAL_BYTES, INITIAL_BYTES);
+        ReceiveQueue { size, edge, space: INITIAL_SPACE_BYTES, ..ReceiveQueue::default() }
     }
 
     /// Adds a mapping that a subflow has received in order; true if it makes
@@ -104,11 +89,6 @@ impl ReceiveQueue {
         self.edge = self.edge.max(self.next + free);
         (self.next, self.edge - self.next)
     }
-
-    #[cfg(test)]
-    fn waiting(&self) -> u64 {
-        self.early_bytes
-    }
 }
 
 #[cfg(test)]
@@ -120,9 +100,9 @@ mod tests {
         let mut receive_queue = ReceiveQueue::new();
         assert!(!receive_queue.add(Mapping { dsn: 1000, len: 1000 }));
         assert!(!receive_queue.add(Mapping { dsn: 1000, len: 1000 }));
-        assert_eq!(receive_queue.waiting(), 1000);
+        assert_eq!(receive_queue.early_bytes, 1000);
         assert!(receive_queue.add(Mapping { dsn: 0, len: 1500 }));
-        assert_eq!((receive_queue.delivered(), receive_queue.waiting()), (2000, 0));
+        assert_eq!((receive_queue.next, receive_queue.early_bytes), (2000, 0));
         assert!(!receive_queue.add(Mapping { dsn: 0, len: 1500 }));
     }
 
@@ -144,6 +124,6 @@ mod tests {
     fn data_outside_the_window_is_dropped() {
         let mut receive_queue = ReceiveQueue::new();
         assert!(!receive_queue.add(Mapping { dsn: INITIAL_BYTES, len: 1000 }));
-        assert_eq!(receive_queue.waiting(), 0);
+        assert_eq!(receive_queue.early_bytes, 0);
     }
 }

@@ -68,7 +68,7 @@ impl RadioLink {
     pub(super) fn new(path: PathId, coverage: Coverage, seed: u64) -> RadioLink {
         let radio = coverage.radio();
         let cam_air_time = ieee80211p::broadcast_air_time(radio.rate, cam::UNIT_BYTES);
-        let background = Background::of(radio.channel_load(0.0), cam_air_time);
+        let background = Background::of(radio.background.load(radio.rate, 0.0), cam_air_time);
         let paths = match radio.paths {
             RadioPaths::Radio => 1,
             RadioPaths::Units => coverage.units().count(),
@@ -96,7 +96,8 @@ impl RadioLink {
     }
 
     fn background(&self, at: Instant) -> Background {
-        Background::of(self.coverage.radio().channel_load(at.as_secs_f64()), self.cam_air_time)
+        let radio = self.coverage.radio();
+        Background::of(radio.background.load(radio.rate, at.as_secs_f64()), self.cam_air_time)
     }
 
     /// Updates the signals at the vehicle.

@@ -3,7 +3,7 @@
 use crosslane_core::link::{Bottleneck, DirectionParams, Loss, QueueLimit};
 use crosslane_core::rng::Rng;
 use crosslane_core::time::Duration;
-use crosslane_sim::transport::congestion::Algorithm;
+use crosslane_sim::transport::congestion::Congestion;
 use crosslane_sim::transport::scheduler::Scheduler;
 use crosslane_sim::transport::segment::MTU_BYTES;
 use crosslane_sim::transport::{Protocol, Settings, Ticks};
@@ -66,7 +66,7 @@ pub struct Setup {
     pub test_paths: Vec<TestPath>,
     pub source: Source,
     pub protocol: Protocol,
-    pub algorithm: Algorithm,
+    pub algorithm: Congestion,
     pub scheduler: Scheduler,
     pub send_buffer_bytes: u32,
     pub stale_loss_count: u32,
@@ -80,7 +80,7 @@ impl Setup {
             test_paths: test_paths.to_vec(),
             source,
             protocol: Protocol::Mptcp,
-            algorithm: Algorithm::Cubic,
+            algorithm: Congestion::Cubic,
             scheduler: Scheduler::Default,
             send_buffer_bytes: 0,
             stale_loss_count: 4,

@@ -110,8 +110,8 @@ impl Watch {
             // Only a loss probe or the first segment after a timeout may exceed the
             // window; a timer sends these one at a time.
             let timer = received.is_none() && data == 1;
-            let held = info.in_flight <= info.window || data == 0 || timer;
-            assert!(held, "{} in flight in a window of {}: {info:?}", info.in_flight, info.window);
+            let held = info.in_flight <= info.transport.cwnd || data == 0 || timer;
+            assert!(held, "{} in flight in a window of {}: {info:?}", info.in_flight, info.transport.cwnd);
         }
         for segment in segments.iter().filter(|segment| segment.payload > 0) {
             assert!(segment.payload <= MSS, "a payload of {}", segment.payload);
@@ -123,10 +123,10 @@ impl Watch {
 
     fn note_backups(&mut self, infos: &[SubflowInfo], direction: Direction) {
         for info in infos {
-            let others = infos.iter().filter(|other| other.port != info.port && !other.backup);
+            let others = infos.iter().filter(|other| other.port != info.port && !other.transport.backup);
             let acknowledged =
                 |other: &SubflowInfo| self.flows.get(&(direction, other.port)).is_some_and(|f| f.acknowledged);
-            let silent = info.backup && others.clone().any(acknowledged);
+            let silent = info.transport.backup && others.clone().any(acknowledged);
             let queued = 1 + info.bytes_queued();
             let flow = self.flows.entry((direction, info.port)).or_default();
             flow.demoted_at = if silent { flow.demoted_at.or(Some(queued)) } else { None };
@@ -187,6 +187,6 @@ trait QueuedBytes {
 impl QueuedBytes for SubflowInfo {
     /// Bytes that the connection has passed to the subflow.
     fn bytes_queued(&self) -> u64 {
-        self.bytes_sent + u64::from(self.notsent_bytes)
+        self.bytes_sent + u64::from(self.transport.notsent_bytes)
     }
 }

@@ -13,16 +13,12 @@ const MAX_ATTEMPTS: u32 = 8;
 /// Consecutive failures of one command, and the time of the next attempt.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Backoff {
-    failures: u32,
-    not_before: Instant,
+    pub failures: u32,
+    /// The earliest next attempt.
+    pub not_before: Instant,
 }
 
 impl Backoff {
-    /// No failure yet, and no attempt before `at`.
-    pub fn starting(at: Instant) -> Backoff {
-        Backoff { failures: 0, not_before: at }
-    }
-
     /// Counts a refused command.
     pub fn refused(&mut self, now: Instant) {
         self.failed(now, FIRST_PAUSE, MAX_PAUSE);
@@ -36,11 +32,6 @@ impl Backoff {
         self.not_before = now + pause;
     }
 
-    /// Consecutive failures.
-    pub fn failures(&self) -> u32 {
-        self.failures
-    }
-
     /// When a command may be retried; `None`: it is abandoned.
     pub fn retry_at(&self) -> Option<Instant> {
         (self.failures < MAX_ATTEMPTS).then_some(self.not_before)
@@ -49,11 +40,6 @@ impl Backoff {
     /// Whether a command may be issued now.
     pub fn may(&self, now: Instant) -> bool {
         self.retry_at().is_some_and(|at| now >= at)
-    }
-
-    /// The earliest next attempt, for what is never abandoned.
-    pub fn not_before(&self) -> Instant {
-        self.not_before
     }
 
     /// The wanted state changed: an abandoned command gets one more attempt.

@@ -30,11 +30,13 @@ pub(super) struct Budget {
     connections: u64,
 }
 
-impl Budget {
-    pub fn new() -> Budget {
+impl Default for Budget {
+    fn default() -> Budget {
         Budget { parts: BURST * PARTS, at: Instant::ZERO, connections: 0 }
     }
+}
 
+impl Budget {
     /// Sets the number of connections; each new one adds its commands.
     pub fn set_connections(&mut self, now: Instant, connections: usize) {
         self.refill(now);
@@ -88,7 +90,7 @@ mod tests {
 
     #[test]
     fn up_to_300_connections_make_500_commands_in_a_second_and_50_on_average() {
-        let mut budget = Budget::new();
+        let mut budget = Budget::default();
         budget.set_connections(Instant::ZERO, 300);
         let first = taken(&mut budget, 0, 1000);
         assert!((400..=500).contains(&first), "{first}: enough for a handover of 200 connections");
@@ -98,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_thousand_connections_in_five_seconds_open_their_subflows_as_they_come() {
-        let mut budget = Budget::new();
+        let mut budget = Budget::default();
         for number in 0..1000 {
             let now = Instant::from_millis(number * 5);
             budget.set_connections(now, number as usize + 1);
@@ -108,7 +110,7 @@ mod tests {
 
     #[test]
     fn the_next_command_is_available_at_the_announced_time() {
-        let mut budget = Budget::new();
+        let mut budget = Budget::default();
         taken(&mut budget, 0, 1);
         let ready = budget.ready_at();
         assert!(!budget.take(Instant::from_nanos(ready.as_nanos() - 1)));

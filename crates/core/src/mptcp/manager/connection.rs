@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
-use super::super::{AddressId, Command, ConnectionSnapshot, Refusal, Subflow, Token};
+use super::super::{AddressId, Command, ConnectionSnapshot, MeasuredSubflow, Refusal, Subflow, Token};
 use super::backoff::Backoff;
 use super::canonical;
 use super::entry::Entry;
@@ -57,7 +57,7 @@ pub(super) const UNKNOWN_IDS: u8 = 16;
 /// Commands, and their paths.
 pub(super) type Commands = VecDeque<(PathId, Command)>;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Connection {
     pub established: bool,
     pub server_side: bool,
@@ -96,26 +96,16 @@ struct Room {
 
 impl Connection {
     pub fn new(remote: SocketAddr, server_side: bool) -> Connection {
-        Connection {
-            established: false,
-            server_side,
-            class: ConnectionClass::default(),
-            is_foreign: false,
-            is_queued: false,
-            due: None,
-            remotes: Vec::from([(remote, None)]),
-            subflows: Vec::new(),
-            joins: BTreeMap::new(),
-            ids: Ids::default(),
-            room: Room::default(),
-            has_swept: false,
-        }
+        Connection { server_side, remotes: Vec::from([(remote, None)]), ..Connection::default() }
     }
 
-    pub fn subflows(&self, paths: &Paths) -> impl Iterator<Item = (PathId, &Subflow)> {
+    pub fn subflows(&self, token: Token, paths: &Paths) -> impl Iterator<Item = MeasuredSubflow> {
         let plan = Plan { paths, class: self.class };
         let usable = self.subflows.iter().filter(move |entry| !entry.is_stranded(plan));
-        usable.map(|entry| (entry.path, &entry.subflow))
+        usable.map(move |entry| {
+            let Subflow { local, remote, .. } = entry.subflow;
+            MeasuredSubflow { token, path: entry.path, local, remote, accepted: self.server_side }
+        })
     }
 
     /// The peer's address when the connection began.
@@ -146,7 +136,7 @@ impl Connection {
     /// The wanted state of a path changed: earlier pauses do not apply.
     pub fn on_wanted_change(&mut self, path: PathId, was_closed: bool) {
         if was_closed {
-            self.joins.retain(|&of, join| of != path || join.opening_until.is_some());
+            self.forget_failures(path);
         }
         for entry in self.subflows.iter_mut().filter(|entry| entry.path == path) {
             entry.flag.revive();
@@ -162,7 +152,7 @@ impl Connection {
 
     pub fn opened(&mut self, now: Instant, plan: Plan, subflow: Subflow) {
         let ip = canonical(subflow.local.ip());
-        let Some(path) = plan.path_of(ip).or_else(|| plan.former_path_of(ip)) else { return };
+        let Some(path) = plan.paths.path_of(ip).or_else(|| plan.paths.former_path_of(ip)) else { return };
         // The event has the peer's flag; the kernel does not report our own to the
         // program that requested it.
         let mut backup = subflow.backup;
@@ -178,20 +168,16 @@ impl Connection {
         }
         self.ids.learn(ip, subflow.local_id, path);
         if self.find(subflow.local, subflow.remote).is_none() && self.subflows.len() < MAX_SUBFLOWS {
-            let active_since = (!backup).then_some(now);
-            let subflow = Subflow { backup, ..subflow };
-            let confirmed = now + unconfirmed;
-            let (flag, destroy) = (Backoff::starting(confirmed), Backoff::default());
+            let (confirmed, active_since) = (now + unconfirmed, (!backup).then_some(now));
             self.subflows.push(Entry {
-                subflow,
+                subflow: Subflow { backup, ..subflow },
                 path,
                 opened: now,
                 confirmed,
-                closing: false,
-                closing_since: now,
+                closing_since: None,
                 active_since,
-                flag,
-                destroy,
+                flag: Backoff { not_before: confirmed, ..Backoff::default() },
+                destroy: Backoff::default(),
             });
         }
     }
@@ -199,13 +185,13 @@ impl Connection {
     /// A subflow exists that the peer has not answered yet.
     fn found_opening(&mut self, now: Instant, plan: Plan, subflow: &Subflow) {
         let ip = canonical(subflow.local.ip());
-        let Some(path) = plan.path_of(ip) else { return };
+        let Some(path) = plan.paths.path_of(ip) else { return };
         let join = self.joins.entry(path).or_default();
         if join.opening_until.is_none() {
             let opening_until = Some(now + JOIN_TIMEOUT);
             *join = Join { opening_until, local: Some(ip), backup: subflow.backup, ..*join };
             self.ids.learn(ip, subflow.local_id, path);
-            self.ids.set_opening(ip, now + JOIN_TIMEOUT);
+            self.ids.opening.insert(ip, now + JOIN_TIMEOUT);
         }
     }
 
@@ -215,16 +201,16 @@ impl Connection {
         snapshot.opening.iter().for_each(|subflow| self.found_opening(now, plan, subflow));
         for &subflow in &snapshot.subflows {
             let same = |entry: &&Entry| (entry.subflow.local, entry.subflow.remote) == (subflow.local, subflow.remote);
-            let Some(&known) = before.iter().find(same) else {
+            if let Some(&known) = before.iter().find(same) {
+                let mut entry = Entry { closing_since: None, ..known };
+                entry.set_backup(now, subflow.backup);
+                self.subflows.push(entry);
+            } else {
                 self.opened(now, plan, subflow);
                 if let Some(entry) = self.find(subflow.local, subflow.remote) {
                     entry.flag = Backoff::default();
                 }
-                continue;
-            };
-            let mut entry = Entry { closing: false, ..known };
-            entry.set_backup(now, subflow.backup);
-            self.subflows.push(entry);
+            }
         }
     }
 
@@ -233,23 +219,19 @@ impl Connection {
     pub fn closed(&mut self, now: Instant, plan: Plan, subflow: Subflow) -> Option<u8> {
         let same = |entry: &Entry| (entry.subflow.local, entry.subflow.remote) == (subflow.local, subflow.remote);
         let Some(place) = self.subflows.iter().position(same) else {
-            let ip = canonical(subflow.local.ip());
-            self.join_failed(now, ip);
+            self.join_failed(now, canonical(subflow.local.ip()));
             return None;
         };
         let entry = self.subflows.remove(place);
         let lived = now.since(entry.opened);
+        if lived >= STABLE_LIFETIME {
+            self.forget_failures(entry.path);
         // If we closed it, or its address is gone, this says nothing about the path.
-        if entry.closing || entry.is_stranded(plan) || lived >= STABLE_LIFETIME {
-            if lived >= STABLE_LIFETIME {
-                self.joins.retain(|&path, join| path != entry.path || join.opening_until.is_some());
+        } else if entry.is_usable(plan) {
+            self.fail(now, entry.path);
+            if lived < MIN_LIFETIME {
+                return self.was_reset(now, plan);
             }
-            self.gained_room(now);
-            return None;
-        }
-        self.fail(now, entry.path);
-        if lived < MIN_LIFETIME {
-            return self.was_reset(now, plan);
         }
         self.gained_room(now);
         None
@@ -275,7 +257,7 @@ impl Connection {
             Command::DestroySubflow { .. } if why == Refusal::UnknownSubflow => {}
             Command::DestroySubflow { local, remote, .. } => {
                 if let Some(entry) = self.find(local, remote) {
-                    entry.closing = false;
+                    entry.closing_since = None;
                     entry.destroy.refused(now);
                 }
             }
@@ -291,14 +273,12 @@ impl Connection {
     }
 
     /// Closes a stalled subflow, if there is another.
-    pub fn abandon(&mut self, now: Instant, token: Token, path: PathId, remote: SocketAddr, out: &mut Commands) {
-        let of = |entry: &Entry| entry.path == path && entry.subflow.remote == remote;
-        if !self.subflows.iter().any(|entry| !entry.closing && !of(entry)) {
-            return;
-        }
-        if let Some(entry) = self.subflows.iter_mut().find(|entry| !entry.closing && of(entry)) {
-            out.push_back((path, entry.command_destroy(now, token)));
-        }
+    pub fn abandon(&mut self, now: Instant, token: Token, path: PathId, remote: SocketAddr) -> Option<Command> {
+        let open = self.subflows.iter_mut().filter(|entry| !entry.is_closing());
+        let (mut stalled, others): (Vec<&mut Entry>, Vec<&mut Entry>) =
+            open.partition(|entry| entry.path == path && entry.subflow.remote == remote);
+        let entry = stalled.first_mut().filter(|_| !others.is_empty())?;
+        Some(entry.command_destroy(now, token))
     }
 
     /// Issues the commands for the difference from the wanted states.
@@ -321,27 +301,21 @@ impl Connection {
         if !self.established || self.is_foreign {
             return None;
         }
-        let joins = plan.ids().filter_map(|path| {
+        let joins = plan.paths.ids().filter_map(|path| {
             let join = self.joins.get(&path).copied().unwrap_or_default();
-            let retry = || self.missing(plan, path).map(|_| join.tries.not_before().max(self.full_until()));
+            let retry = || self.missing(plan, path).map(|_| join.tries.not_before.max(self.full_until()));
             join.opening_until.or_else(retry)
         });
-        let closes = self.subflows.iter().filter(|entry| !entry.closing && entry.destroy.failures() > 0);
+        let closes = self.subflows.iter().filter(|entry| !entry.is_closing() && entry.destroy.failures > 0);
         let closes = closes.filter(|entry| entry.is_unwanted(plan)).filter_map(|entry| entry.destroy.retry_at());
-        let gone = self.subflows.iter().filter(|entry| entry.closing).map(|entry| entry.closing_since + CLOSE_TIMEOUT);
-        let is_stranded = |entry: &Entry| !entry.closing && entry.is_stranded(plan) && entry.destroy.failures() == 0;
+        let gone = self.subflows.iter().filter_map(|entry| Some(entry.closing_since? + CLOSE_TIMEOUT));
+        let is_stranded = |entry: &Entry| !entry.is_closing() && entry.is_stranded(plan) && entry.destroy.failures == 0;
         let strands = self.subflows.iter().any(is_stranded).then(|| self.confirmed_at(plan)).flatten();
         let promotes = self.subflows.iter().filter(|entry| entry.waits_for_promotion(plan) && self.promotes(plan));
         let promotes = promotes.filter_map(|entry| entry.flag.retry_at());
         let unused = self.unused(plan).map(|(ip, _, _)| self.ids.settled_at(ip));
-        joins
-            .chain(closes)
-            .chain(strands)
-            .chain(unused)
-            .chain(gone)
-            .chain(promotes)
-            .chain(self.demotion_wakeup(plan))
-            .min()
+        let subflows = closes.chain(strands).chain(gone).chain(promotes).chain(self.demotion_wakeup(plan));
+        joins.chain(unused).chain(subflows).min()
     }
 
     fn full_until(&self) -> Instant {
@@ -352,15 +326,13 @@ impl Connection {
         let expired = |join: &Join| join.opening_until.is_some_and(|until| now >= until);
         let expired: Vec<PathId> = self.joins.iter().filter(|(_, join)| expired(join)).map(|(&path, _)| path).collect();
         expired.into_iter().for_each(|path| self.fail(now, path));
-        self.subflows.retain(|entry| !entry.closing || now < entry.closing_since + CLOSE_TIMEOUT);
-        if self.room.full_until.is_some_and(|until| now >= until) {
-            self.room.full_until = None;
-        }
+        self.subflows.retain(|entry| entry.closing_since.is_none_or(|since| now < since + CLOSE_TIMEOUT));
+        self.room.full_until = self.room.full_until.filter(|until| now < *until);
     }
 
     /// The opening of a subflow from `local` failed; returns its path.
     fn join_failed(&mut self, now: Instant, local: IpAddr) -> Option<PathId> {
-        self.ids.set_failed(local);
+        self.ids.opening.remove(&local);
         let mut joins = self.joins.iter();
         let (&path, _) = joins.find(|(_, join)| join.local == Some(local) && join.opening_until.is_some())?;
         self.fail(now, path);
@@ -370,29 +342,30 @@ impl Connection {
     fn fail(&mut self, now: Instant, path: PathId) {
         let join = self.joins.entry(path).or_default();
         join.opening_until = None;
-        let longest = if join.tries.failures() < MANY_FAILURES { MAX_PAUSE } else { RARE_PAUSE };
+        let longest = if join.tries.failures < MANY_FAILURES { MAX_PAUSE } else { RARE_PAUSE };
         join.tries.failed(now, FIRST_PAUSE, longest);
+    }
+
+    fn forget_failures(&mut self, path: PathId) {
+        self.joins.retain(|&of, join| of != path || join.opening_until.is_some());
     }
 
     fn was_reset(&mut self, now: Instant, plan: Plan) -> Option<u8> {
         let Room { resets, last_reset, mut full, .. } = self.room;
-        let is_usable = |entry: &&Entry| entry.is_usable(plan);
         let had_room =
             self.subflows.iter().any(|entry| entry.opened > last_reset && now.since(entry.opened) >= MIN_LIFETIME);
         let resets = if had_room { 1 } else { resets.saturating_add(1) };
         self.room = Room { resets, last_reset: now, full, full_until: None };
-        let others = self.subflows.iter().filter(is_usable).count();
-        if resets < LIMIT_RESETS || others == 0 {
+        let others: Vec<&Entry> = self.subflows.iter().filter(|entry| entry.is_usable(plan)).collect();
+        if resets < LIMIT_RESETS || others.is_empty() {
             return None;
         }
         if had_room {
             full = Backoff::default();
         }
         full.failed(now, FIRST_FULL_PAUSE, RARE_PAUSE);
-        (self.room.full, self.room.full_until) = (full, Some(full.not_before()));
-        let further =
-            self.subflows.iter().filter(is_usable).filter(|entry| entry.subflow.local_id != AddressId(0)).count();
-        Some(further as u8)
+        (self.room.full, self.room.full_until) = (full, Some(full.not_before));
+        Some(others.iter().filter(|entry| entry.subflow.local_id != AddressId(0)).count() as u8)
     }
 
     /// A subflow of ours is gone: the peer may have room for another.
@@ -408,7 +381,7 @@ impl Connection {
 
     fn open_and_promote(&mut self, now: Instant, token: Token, plan: Plan, out: &mut Commands) {
         let promotes = self.promotes(plan);
-        for path in plan.ids() {
+        for path in plan.paths.ids() {
             let is_over_path = |entry: &&mut Entry| entry.path == path && entry.is_usable(plan);
             match self.subflows.iter_mut().find(is_over_path) {
                 None => self.open(now, token, plan, path, out),
@@ -424,20 +397,19 @@ impl Connection {
     /// while a subflow on a lost path closes: a backup carries data then anyway, and
     /// other connections need their commands more.
     fn promotes(&self, plan: Plan) -> bool {
-        !self.server_side && !self.subflows.iter().any(|entry| entry.closing && entry.is_lost(plan))
+        !self.server_side && !self.subflows.iter().any(|entry| entry.is_closing() && entry.is_lost(plan))
     }
 
     fn open(&mut self, now: Instant, token: Token, plan: Plan, path: PathId, out: &mut Commands) {
         let earlier = self.joins.get(&path).copied().unwrap_or_default();
-        let is_early = earlier.opening_until.is_some() || now < earlier.tries.not_before() || now < self.full_until();
-        if is_early {
+        if earlier.opening_until.is_some() || now < earlier.tries.not_before.max(self.full_until()) {
             return;
         }
         let Some((local, if_index, remote)) = self.missing(plan, path) else { return };
         let Some(local_id) = self.ids.take(local, path) else { return };
         let backup = plan.wanted(path) == PathState::Backup;
         let opening_until = Some(now + JOIN_TIMEOUT);
-        self.ids.set_opening(local, now + JOIN_TIMEOUT);
+        self.ids.opening.insert(local, now + JOIN_TIMEOUT);
         self.joins.insert(path, Join { opening_until, local: Some(local), backup, ..earlier });
         out.push_back((path, Command::CreateSubflow { token, local_id, local, if_index, remote, backup }));
     }
@@ -450,7 +422,7 @@ impl Connection {
         if is_there || self.server_side || plan.wanted(path) == PathState::Closed {
             return None;
         }
-        let (local, if_index) = plan.address(path)?;
+        let (local, if_index) = plan.paths.address(path)?;
         let mut remotes = self.remotes.iter().map(|&(remote, _)| remote);
         let remote = remotes.find(|remote| canonical(remote.ip()).is_ipv4() == local.is_ipv4())?;
         Some((local, if_index, remote))
@@ -477,7 +449,7 @@ impl Connection {
             entry.carries() && !entry.is_stranded(plan) && plan.wanted(entry.path) == PathState::Active
         };
         let since = self.subflows.iter().filter(stays).filter_map(|entry| entry.active_since).min();
-        since.map(|since| since + plan.overlap)
+        since.map(|since| since + plan.paths.overlap)
     }
 
     fn demotion_wakeup(&self, plan: Plan) -> Option<Instant> {

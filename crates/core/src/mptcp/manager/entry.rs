@@ -15,26 +15,29 @@ pub(super) struct Entry {
     pub opened: Instant,
     /// When the peer has presumably confirmed it.
     pub confirmed: Instant,
-    pub closing: bool,
-    pub closing_since: Instant,
+    pub closing_since: Option<Instant>,
     pub active_since: Option<Instant>,
     pub flag: Backoff,
     pub destroy: Backoff,
 }
 
 impl Entry {
+    pub fn is_closing(&self) -> bool {
+        self.closing_since.is_some()
+    }
+
     pub fn carries(&self) -> bool {
-        !self.closing && !self.subflow.backup
+        !self.is_closing() && !self.subflow.backup
     }
 
     /// True if its address is no longer the address of its path.
     pub fn is_stranded(&self, plan: Plan) -> bool {
-        plan.address(self.path).is_none_or(|(local, _)| local != canonical(self.subflow.local.ip()))
+        plan.paths.address(self.path).is_none_or(|(local, _)| local != canonical(self.subflow.local.ip()))
     }
 
     /// True if its path is lost and to be closed.
     pub fn is_lost(&self, plan: Plan) -> bool {
-        plan.is_lost(self.path) && plan.wanted(self.path) == PathState::Closed
+        plan.paths.is_lost(self.path) && plan.wanted(self.path) == PathState::Closed
     }
 
     pub fn is_unwanted(&self, plan: Plan) -> bool {
@@ -42,11 +45,11 @@ impl Entry {
     }
 
     pub fn is_usable(&self, plan: Plan) -> bool {
-        !self.closing && !self.is_stranded(plan)
+        !self.is_closing() && !self.is_stranded(plan)
     }
 
     pub fn waits_for_promotion(&self, plan: Plan) -> bool {
-        !self.closing && self.subflow.backup && plan.wanted(self.path) == PathState::Active
+        !self.is_closing() && self.subflow.backup && plan.wanted(self.path) == PathState::Active
     }
 
     pub fn waits_for_demotion(&self, plan: Plan) -> bool {
@@ -59,7 +62,7 @@ impl Entry {
     }
 
     pub fn command_destroy(&mut self, now: Instant, token: Token) -> Command {
-        (self.closing, self.closing_since) = (true, now);
+        self.closing_since = Some(now);
         let Subflow { local, remote, .. } = self.subflow;
         Command::DestroySubflow { token, local, remote }
     }

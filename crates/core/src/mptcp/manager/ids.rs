@@ -7,7 +7,6 @@
 //! used yet; only when all are used, ids without an address are used again.
 
 use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::super::AddressId;
@@ -19,7 +18,7 @@ use crate::time::Instant;
 pub(super) struct Ids {
     pairs: BTreeMap<IpAddr, (AddressId, PathId)>,
     /// Until when a subflow from an address may still appear.
-    opening: BTreeMap<IpAddr, Instant>,
+    pub opening: BTreeMap<IpAddr, Instant>,
     used: [u64; 4],
 }
 
@@ -27,7 +26,7 @@ impl Ids {
     /// Records that the connection has `id` for `address`, of `path`.
     pub fn learn(&mut self, address: IpAddr, id: AddressId, path: PathId) {
         self.pairs.insert(address, (id, path));
-        self.mark(id);
+        mark(&mut self.used, id);
     }
 
     /// The id for an address of a path: its existing one, or an unused one. 0 is
@@ -39,22 +38,11 @@ impl Ids {
         }
         let id = self.unused(path).or_else(|| {
             self.used = [0; 4];
-            let pairs: Vec<AddressId> = self.pairs.values().map(|&(id, _)| id).collect();
-            pairs.into_iter().for_each(|id| self.mark(id));
+            self.pairs.values().for_each(|&(id, _)| mark(&mut self.used, id));
             self.unused(path)
         })?;
         self.learn(address, id, path);
         Some(id)
-    }
-
-    /// Records that a subflow is being opened from an address.
-    pub fn set_opening(&mut self, address: IpAddr, until: Instant) {
-        self.opening.insert(address, until);
-    }
-
-    /// Records that opening a subflow from an address failed.
-    pub fn set_failed(&mut self, address: IpAddr) {
-        self.opening.remove(&address);
     }
 
     /// When no further subflow from an address can appear.
@@ -83,10 +71,10 @@ impl Ids {
         let is_free = |id: &u8| self.used[usize::from(*id / 64)] >> (id % 64) & 1 == 0;
         (first..=u8::MAX).chain(1..first).find(is_free).map(AddressId)
     }
+}
 
-    fn mark(&mut self, id: AddressId) {
-        self.used[usize::from(id.0 / 64)] |= 1 << (id.0 % 64);
-    }
+fn mark(used: &mut [u64; 4], id: AddressId) {
+    used[usize::from(id.0 / 64)] |= 1 << (id.0 % 64);
 }
 
 #[cfg(test)]

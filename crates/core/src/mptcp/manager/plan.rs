@@ -3,7 +3,6 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use core::ops::Deref;
 
 use super::canonical;
 use crate::path::{PathId, PathSpec, PathState};
@@ -14,7 +13,7 @@ use crate::wanted::{ConnectionClass, Wanted};
 const MAX_FORMER: usize = 64;
 
 /// The paths and their wanted states.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Paths {
     pub specs: Vec<PathSpec>,
     pub wanted: Wanted,
@@ -23,7 +22,7 @@ pub(super) struct Paths {
     pub overlap: Duration,
     /// Former addresses of paths, the oldest first: a subflow from one may become known
     /// only now.
-    former: VecDeque<(IpAddr, PathId)>,
+    pub former: VecDeque<(IpAddr, PathId)>,
 }
 
 /// The plan for one connection: the paths, and the states that its class wants.
@@ -33,14 +32,6 @@ pub(super) struct Plan<'a> {
     pub class: ConnectionClass,
 }
 
-impl Deref for Plan<'_> {
-    type Target = Paths;
-
-    fn deref(&self) -> &Paths {
-        self.paths
-    }
-}
-
 impl Plan<'_> {
     pub fn wanted(self, path: PathId) -> PathState {
         self.paths.wanted.state(self.class, path)
@@ -48,11 +39,6 @@ impl Plan<'_> {
 }
 
 impl Paths {
-    /// Paths that are not lost and whose former addresses are unknown.
-    pub fn new(specs: Vec<PathSpec>, overlap: Duration) -> Paths {
-        Paths { specs, wanted: Wanted::default(), lost: Vec::new(), overlap, former: VecDeque::new() }
-    }
-
     pub fn ids(&self) -> impl Iterator<Item = PathId> + use<> {
         (0..self.specs.len()).map(|place| PathId(place as u8))
     }

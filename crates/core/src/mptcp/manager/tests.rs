@@ -1,4 +1,4 @@
-use super::super::AddressId;
+use super::super::{AddressId, Subflow};
 use super::*;
 use crate::path::Rat;
 use PathState::{Active, Backup, Closed};
@@ -432,7 +432,7 @@ fn a_subflow_that_the_peer_has_not_answered_is_neither_opened_twice_nor_relied_o
 fn a_subflow_whose_address_is_gone_is_not_listed() {
     let mut manager = with_two_subflows([Active, Active]);
     manager.set_address(at(1000), PathId(1), None, 0);
-    assert_eq!(manager.subflows().map(|(_, path, _)| path).collect::<Vec<_>>(), [PathId(0)]);
+    assert_eq!(manager.subflows().map(|subflow| subflow.path).collect::<Vec<_>>(), [PathId(0)]);
 }
 
 #[test]

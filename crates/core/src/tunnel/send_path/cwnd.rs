@@ -80,9 +80,11 @@ impl Cwnd {
 
     /// The congestion window, in bytes.
     pub(super) fn bytes(&self, rate: &DeliveryRate, rtt: &Rtt) -> f64 {
-        let slow_start_bytes =
-            self.slow_start.as_ref().map_or(0.0, |slow_start| INITIAL_CWND_BYTES + slow_start.extra_bytes());
-        let measured = rate.bytes_s().zip(rtt.min()).map(|(rate, min_rtt)| self.measured_bytes(rate, min_rtt));
+        let slow_start_bytes = self
+            .slow_start
+            .as_ref()
+            .map_or(0.0, |slow_start| INITIAL_CWND_BYTES + slow_start.acknowledged_bytes as f64);
+        let measured = rate.bytes_s().zip(rtt.min).map(|(rate, min_rtt)| self.measured_bytes(rate, min_rtt));
         measured.unwrap_or(INITIAL_CWND_BYTES).max(slow_start_bytes).min(MAX_CWND_BYTES)
     }
 
@@ -101,7 +103,7 @@ impl Cwnd {
 
     /// Pacing rate, in bytes/s.
     pub(super) fn pacing_bytes_s(&self, rate: &DeliveryRate, rtt: &Rtt) -> Option<f64> {
-        match (&self.slow_start, rtt.min()) {
+        match (&self.slow_start, rtt.min) {
             (Some(_), Some(min_rtt)) => {
                 Some(self.bytes(rate, rtt) / min_rtt.max(FEEDBACK_DELAY).as_secs_f64() * SLOW_START_PACING_GAIN)
             }
@@ -149,7 +151,7 @@ impl Cwnd {
 
     /// Adds bytes acknowledged while the window is used.
     pub(super) fn grow(&mut self, bytes: u32) {
-        self.slow_start.iter_mut().for_each(|slow_start| slow_start.grow(bytes));
+        self.slow_start.iter_mut().for_each(|slow_start| slow_start.acknowledged_bytes += u64::from(bytes));
     }
 
     /// Adds a measured RTT to the round.
@@ -164,7 +166,7 @@ impl Cwnd {
             return;
         }
         let round = core::mem::replace(&mut self.round, Round { since: now, ..Round::default() });
-        let (Some(round_min), Some(min_rtt)) = (round.min_rtt, rtt.min()) else { return };
+        let (Some(round_min), Some(min_rtt)) = (round.min_rtt, rtt.min) else { return };
         if has_train {
             return;
         }
@@ -186,7 +188,7 @@ impl Cwnd {
             self.baseline_loss += (share - self.baseline_loss) / BASELINE_ROUNDS;
         }
         let slow_start = self.slow_start.as_mut().filter(|_| round.was_busy);
-        if slow_start.is_some_and(|slow_start| slow_start.is_over(rate.last(), share, queue > target)) {
+        if slow_start.is_some_and(|slow_start| slow_start.is_over(rate.last, share, queue > target)) {
             self.slow_start = None;
             rate.adopt();
         }
@@ -230,7 +232,7 @@ mod tests {
         let (mut cwnd, mut rtt, mut rate) = (Cwnd::new(at(0)), Rtt::default(), DeliveryRate::default());
         rtt.note(at(0), RTT);
         rate.note(at(1), at(1), Mark { us: 0, bytes: 0 }, RTT, false);
-        rate.note_limited(at(2));
+        rate.limited = at(2);
         rate.note(at(101), at(2), Mark { us: 100_000, bytes: 125_000 }, RTT, false);
         assert_eq!(rate.bytes_s(), Some(1.25e6));
         cwnd.slow_start = None;
@@ -285,6 +287,6 @@ mod tests {
         assert!(state.0.bytes(&state.2, &state.1) < full);
         round(&mut state, at(1100), 50, 0);
         assert!(!state.0.in_min_rtt_probe());
-        assert_eq!(state.1.min(), Some(Duration::from_millis(50)));
+        assert_eq!(state.1.min, Some(Duration::from_millis(50)));
     }
 }

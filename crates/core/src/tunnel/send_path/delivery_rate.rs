@@ -10,7 +10,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(8);
 
 /// Estimator of the delivery rate.
 #[derive(Debug, Default)]
-pub(super) struct DeliveryRate {
+pub(in super::super) struct DeliveryRate {
     /// Start of the present measurement: the peer's clock and count, and the send time of the packet that
     /// the report covered.
     begin: Option<(Mark, Instant)>,
@@ -19,36 +19,23 @@ pub(super) struct DeliveryRate {
     now: Option<f64>,
     /// Whether the present span measured the path's capacity, not the offered load.
     full: bool,
-    /// The latest measurement, at full load or not.
-    last: Option<f64>,
-    idle: Instant,
-    limited: Instant,
+    /// The latest measurement, at full load or not, in bytes/s.
+    pub(super) last: Option<f64>,
+    /// When more could last have been sent.
+    pub(in super::super) idle: Instant,
+    /// When the window or pacing last limited sending.
+    pub(super) limited: Instant,
 }
 
 impl DeliveryRate {
     /// The rate, in bytes/s.
-    pub(super) fn bytes_s(&self) -> Option<f64> {
+    pub(in super::super) fn bytes_s(&self) -> Option<f64> {
         larger(self.before, self.now)
-    }
-
-    /// The latest measurement, at full load or not, in bytes/s.
-    pub(super) fn last(&self) -> Option<f64> {
-        self.last
     }
 
     /// Takes the latest measurement for the rate: the path was full.
     pub(super) fn adopt(&mut self) {
         self.now = larger(self.now, self.last);
-    }
-
-    /// Records that more could have been sent.
-    pub(super) fn note_idle(&mut self, now: Instant) {
-        self.idle = now;
-    }
-
-    /// Records that the window or pacing limited sending.
-    pub(super) fn note_limited(&mut self, now: Instant) {
-        self.limited = now;
     }
 
     /// Applies a report about a packet sent at `sent`. During a `min_rtt_probe` the path is not at full

@@ -22,22 +22,19 @@ pub(super) struct SentPacket<P> {
 
 /// Packets in flight, the oldest first.
 #[derive(Debug)]
-pub(super) struct InFlight<P> {
-    next: u64,
+pub(in super::super) struct InFlight<P> {
+    /// The next path sequence number.
+    pub(super) next: u64,
     packets: VecDeque<SentPacket<P>>,
-    bytes: u64,
-    last_sent: Instant,
+    pub(super) bytes: u64,
+    /// Send time of the newest packet, in flight or not; before any, the start.
+    pub(super) last_sent: Instant,
 }
 
 impl<P> InFlight<P> {
     /// Nothing in flight; `next` is the first sequence number.
     pub(super) fn new(now: Instant, next: u64) -> InFlight<P> {
         InFlight { next, packets: VecDeque::new(), bytes: 0, last_sent: now }
-    }
-
-    /// The next path sequence number.
-    pub(super) fn next_number(&self) -> u64 {
-        self.next
     }
 
     /// Adds a packet that is sent now and returns its path sequence number. Beyond the limit, the oldest is
@@ -55,7 +52,7 @@ impl<P> InFlight<P> {
     }
 
     /// Marks the packet sent last as a path MTU probe.
-    pub(super) fn mark_mtu_probe(&mut self) {
+    pub(in super::super) fn mark_mtu_probe(&mut self) {
         self.packets.iter_mut().next_back().into_iter().for_each(|packet| packet.is_mtu_probe = true);
     }
 
@@ -75,7 +72,7 @@ impl<P> InFlight<P> {
     }
 
     /// Takes the kept copies of all packets.
-    pub(super) fn take_copies(&mut self) -> VecDeque<Retransmittable<P>> {
+    pub(in super::super) fn take_copies(&mut self) -> VecDeque<Retransmittable<P>> {
         self.packets.iter_mut().filter_map(|packet| packet.copy.take()).collect()
     }
 
@@ -86,24 +83,15 @@ impl<P> InFlight<P> {
     }
 
     /// Frees the unused memory if nothing is in flight.
-    pub(super) fn release_memory(&mut self) {
+    pub(in super::super) fn release_memory(&mut self) {
         if self.packets.is_empty() {
             self.packets.shrink_to_fit();
         }
     }
 
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     /// Send time of the oldest packet.
     pub(super) fn oldest_sent(&self) -> Option<Instant> {
         self.packets.front().map(|packet| packet.sent)
-    }
-
-    /// Send time of the newest packet, in flight or not; before any, the start.
-    pub(super) fn last_sent(&self) -> Instant {
-        self.last_sent
     }
 
     #[cfg(test)]
@@ -148,13 +136,13 @@ mod tests {
     #[test]
     fn bytes_and_times_follow_the_packets() {
         let mut in_flight = three(0);
-        assert_eq!((in_flight.bytes(), in_flight.oldest_sent(), in_flight.last_sent()), (300, Some(at(2)), at(4)));
+        assert_eq!((in_flight.bytes, in_flight.oldest_sent(), in_flight.last_sent), (300, Some(at(2)), at(4)));
         in_flight.pop_oldest();
-        assert_eq!((in_flight.bytes(), in_flight.oldest_sent()), (200, Some(at(3))));
+        assert_eq!((in_flight.bytes, in_flight.oldest_sent()), (200, Some(at(3))));
         in_flight.clear();
-        assert_eq!((in_flight.bytes(), in_flight.oldest_sent(), in_flight.last_sent()), (0, None, at(4)));
+        assert_eq!((in_flight.bytes, in_flight.oldest_sent(), in_flight.last_sent), (0, None, at(4)));
         in_flight.release_memory();
-        assert_eq!((in_flight.packets.capacity(), in_flight.next_number()), (0, 3));
+        assert_eq!((in_flight.packets.capacity(), in_flight.next), (0, 3));
     }
 
     #[test]
@@ -169,6 +157,6 @@ mod tests {
         for _ in 0..MAX_PACKETS + 5000 {
             in_flight.push(at(1), 100, None);
         }
-        assert_eq!((in_flight.len(), in_flight.bytes()), (MAX_PACKETS, MAX_PACKETS as u64 * 100));
+        assert_eq!((in_flight.len(), in_flight.bytes), (MAX_PACKETS, MAX_PACKETS as u64 * 100));
     }
 }

@@ -70,8 +70,8 @@ pub(in super::super) struct TunnelState {
 
 /// What liveness and its timers depend on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Observed<'a> {
-    pub(super) rtt: &'a Rtt,
+pub(super) struct Observed {
+    pub(super) rtt: Rtt,
     /// Send time of the oldest packet in flight.
     pub(super) oldest_sent: Option<Instant>,
     /// Send time of the newest packet.
@@ -96,11 +96,12 @@ pub(super) enum Transition {
 /// Judges the liveness of a path.
 #[derive(Debug)]
 pub(super) struct LivenessMonitor {
-    liveness: Liveness,
-    reason: String,
+    pub(super) liveness: Liveness,
+    /// The reason for the liveness, one sentence.
+    pub(super) reason: String,
     /// Packets delivered and lost since it is recovering.
     recovery: (u32, u32),
-    probe_wanted: bool,
+    pub(super) probe_wanted: bool,
     /// Time of the last tail-loss probe.
     tail_probed: Instant,
     tunnel: TunnelState,
@@ -116,15 +117,6 @@ impl LivenessMonitor {
             tail_probed: now,
             tunnel: TunnelState::default(),
         }
-    }
-
-    pub(super) fn liveness(&self) -> Liveness {
-        self.liveness
-    }
-
-    /// The reason for the liveness, one sentence.
-    pub(super) fn reason(&self) -> &String {
-        &self.reason
     }
 
     /// Counts a packet that was delivered or lost.
@@ -171,7 +163,7 @@ impl LivenessMonitor {
     }
 
     /// Updates the liveness at `now`.
-    pub(super) fn advance(&mut self, now: Instant, tunnel: TunnelState, path: &Observed<'_>) -> Option<Transition> {
+    pub(super) fn advance(&mut self, now: Instant, tunnel: TunnelState, path: &Observed) -> Option<Transition> {
         self.tunnel = tunnel;
         if self.tail_probe_at(path).is_some_and(|at| now >= at) {
             self.tail_probed = now;
@@ -195,28 +187,28 @@ impl LivenessMonitor {
     }
 
     /// When the present liveness ends without feedback.
-    fn expires_at(&self, path: &Observed<'_>) -> Option<Instant> {
+    fn expires_at(&self, path: &Observed) -> Option<Instant> {
         let timeout = match self.liveness {
             Liveness::Down => return None,
-            Liveness::Probing => self.feedback_timeout(path.rtt) * 2 + PROBE_TIMEOUT,
-            _ if path.rtt.min().is_some() => self.feedback_timeout(path.rtt),
+            Liveness::Probing => self.feedback_timeout(&path.rtt) * 2 + PROBE_TIMEOUT,
+            _ if path.rtt.min.is_some() => self.feedback_timeout(&path.rtt),
             _ => PROBE_INTERVAL_UNANSWERED,
         };
         path.oldest_sent.map(|sent| sent + timeout)
     }
 
     fn feedback_timeout(&self, rtt: &Rtt) -> Duration {
-        rtt.smoothed() + rtt.variation() * 4 + FEEDBACK_DELAY * 3 + FEEDBACK_MARGIN + self.tunnel.delay_difference
+        rtt.smoothed() + rtt.variation * 4 + FEEDBACK_DELAY * 3 + FEEDBACK_MARGIN + self.tunnel.delay_difference
     }
 
     /// When to send a tail-loss probe: a loss at the end of a burst shows only by a later packet.
-    fn tail_probe_at(&self, path: &Observed<'_>) -> Option<Instant> {
+    fn tail_probe_at(&self, path: &Observed) -> Option<Instant> {
         let since = path.oldest_sent.filter(|sent| self.liveness == Liveness::Up && *sent >= self.tail_probed)?;
-        Some(since + path.rtt.smoothed() + path.rtt.variation() * 4 + FEEDBACK_DELAY * 4)
+        Some(since + path.rtt.smoothed() + path.rtt.variation * 4 + FEEDBACK_DELAY * 4)
     }
 
     /// When a probe is due.
-    pub(super) fn probe_at(&self, path: &Observed<'_>) -> Option<Instant> {
+    pub(super) fn probe_at(&self, path: &Observed) -> Option<Instant> {
         if path.is_closed {
             return None;
         }
@@ -235,13 +227,8 @@ impl LivenessMonitor {
         Some(path.last_sent + interval)
     }
 
-    /// Records that a probe was sent.
-    pub(super) fn on_probe_sent(&mut self) {
-        self.probe_wanted = false;
-    }
-
     /// When [`advance`](Self::advance) or a probe is due.
-    pub(super) fn next_wakeup(&self, path: &Observed<'_>) -> Option<Instant> {
+    pub(super) fn next_wakeup(&self, path: &Observed) -> Option<Instant> {
         self.expires_at(path).into_iter().chain(self.tail_probe_at(path)).chain(self.probe_at(path)).min()
     }
 }
@@ -265,14 +252,14 @@ mod tests {
     }
 
     /// A path with a packet in flight since 1 s, and nothing sent since.
-    fn observed(rtt: &Rtt) -> Observed<'_> {
-        Observed { rtt, oldest_sent: Some(at(1000)), last_sent: at(1000), is_closed: false }
+    fn observed(rtt: &Rtt) -> Observed {
+        Observed { rtt: *rtt, oldest_sent: Some(at(1000)), last_sent: at(1000), is_closed: false }
     }
 
     fn up() -> LivenessMonitor {
         let mut monitor = LivenessMonitor::new(at(0));
         assert_eq!(monitor.on_delivery(RTT, RTT, 0.0), None);
-        monitor.on_probe_sent();
+        monitor.probe_wanted = false;
         monitor
     }
 
@@ -288,7 +275,7 @@ mod tests {
         let mut monitor = up();
         let expected = [(54, Transition::Overdue), (133, Transition::Down)];
         assert_eq!(without_feedback(&mut monitor, TunnelState::default()), expected);
-        assert_eq!((monitor.liveness(), monitor.reason().as_str()), (Liveness::Down, "no answer for 133 ms"));
+        assert_eq!((monitor.liveness, monitor.reason.as_str()), (Liveness::Down, "no answer for 133 ms"));
     }
 
     #[test]
@@ -305,7 +292,7 @@ mod tests {
         assert_eq!(monitor.next_wakeup(&path), Some(at(1032)), "an RTT and the delay of feedback");
         assert_eq!(monitor.advance(at(1032), TunnelState::default(), &path), None);
         assert_eq!(monitor.probe_at(&path), Some(at(1000)));
-        monitor.on_probe_sent();
+        monitor.probe_wanted = false;
         assert_eq!(monitor.next_wakeup(&path), Some(at(1054)));
     }
 
@@ -332,7 +319,7 @@ mod tests {
             monitor.on_packet(false);
             assert_eq!(monitor.on_delivery(RTT, RTT, 0.0), recovered);
             let expected = if recovered.is_some() { Liveness::Up } else { Liveness::Recovering };
-            assert_eq!(monitor.liveness(), expected, "{lost} lost");
+            assert_eq!(monitor.liveness, expected, "{lost} lost");
         }
     }
 
@@ -341,7 +328,7 @@ mod tests {
         for (loss, liveness) in [(0.3, Liveness::Up), (0.4, Liveness::Recovering)] {
             let mut monitor = up();
             assert_eq!(monitor.on_delivery(RTT, RTT, loss), None);
-            assert_eq!(monitor.liveness(), liveness);
+            assert_eq!(monitor.liveness, liveness);
         }
     }
 }

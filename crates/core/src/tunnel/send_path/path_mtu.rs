@@ -28,8 +28,11 @@ const PROBE_TIMER: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub(in super::super) struct PathMtu {
     max: u32,
-    passes: u32,
-    settled: u32,
+    /// The size confirmed to pass; longer packets may be fragmented.
+    pub(in super::super) passes: u32,
+    /// The result of the last search. Inner packets follow it, so that their size does not change during a
+    /// search.
+    pub(in super::super) settled: u32,
     search: Option<Search>,
     /// When the probe was sent whose result is not known yet.
     probed: Option<Instant>,
@@ -75,17 +78,6 @@ impl PathMtu {
             raise_at: Instant::ZERO,
             lost: None,
         }
-    }
-
-    /// The size confirmed to pass; longer packets may be fragmented.
-    pub(in super::super) fn passes(&self) -> u32 {
-        self.passes
-    }
-
-    /// The result of the last search. Inner packets follow it, so that their size does not change during a
-    /// search.
-    pub(in super::super) fn settled(&self) -> u32 {
-        self.settled
     }
 
     /// The size of a probe to send now; the caller sends it.
@@ -163,9 +155,9 @@ mod tests {
     #[test]
     fn the_configured_size_is_confirmed_by_one_probe() {
         let (mut mtu, mut now) = (PathMtu::new(1500), at(0));
-        assert_eq!((mtu.passes(), mtu.settled()), (1500, 1500));
+        assert_eq!((mtu.passes, mtu.settled), (1500, 1500));
         assert_eq!(run(&mut mtu, &mut now, 1500), 1);
-        assert_eq!((mtu.passes(), mtu.settled()), (1500, 1500));
+        assert_eq!((mtu.passes, mtu.settled), (1500, 1500));
     }
 
     #[test]
@@ -174,8 +166,8 @@ mod tests {
             for carries in (MIN_BYTES..=max).step_by(7).chain([max]) {
                 let (mut mtu, mut now) = (PathMtu::new(max), at(0));
                 let probes = run(&mut mtu, &mut now, carries);
-                assert!(mtu.settled() <= carries && mtu.settled() + STEP_BYTES >= carries, "{max} {carries}: {mtu:?}");
-                assert!(probes <= 45 && mtu.settled() == mtu.passes(), "{max} {carries}: {probes} probes");
+                assert!(mtu.settled <= carries && mtu.settled + STEP_BYTES >= carries, "{max} {carries}: {mtu:?}");
+                assert!(probes <= 45 && mtu.settled == mtu.passes, "{max} {carries}: {probes} probes");
             }
         }
     }
@@ -186,11 +178,11 @@ mod tests {
         for n in 0..2 {
             assert_eq!(mtu.probe(at(n)), Some(1500));
             mtu.on_probe(at(n), 1500, true);
-            assert_eq!(mtu.passes(), 1500);
+            assert_eq!(mtu.passes, 1500);
         }
         assert_eq!(mtu.probe(at(2)), Some(1500));
         mtu.on_probe(at(2), 1500, false);
-        assert_eq!((mtu.probe(at(3)), mtu.settled()), (None, 1500));
+        assert_eq!((mtu.probe(at(3)), mtu.settled), (None, 1500));
     }
 
     #[test]
@@ -202,9 +194,9 @@ mod tests {
             assert_eq!(mtu.probe(now), Some(1500));
             mtu.on_probe(now, 1500, true);
         }
-        assert_eq!((mtu.passes(), mtu.settled()), (MIN_BYTES, 1500));
+        assert_eq!((mtu.passes, mtu.settled), (MIN_BYTES, 1500));
         run(&mut mtu, &mut now, 1300);
-        assert!((1292..=1300).contains(&mtu.settled()), "{mtu:?}");
+        assert!((1292..=1300).contains(&mtu.settled), "{mtu:?}");
     }
 
     #[test]
@@ -218,7 +210,7 @@ mod tests {
         assert_eq!(mtu.probe(now), None, "two losses may be random");
         mtu.on_packet(1400, true);
         run(&mut mtu, &mut now, 1300);
-        assert!(mtu.settled() <= 1300);
+        assert!(mtu.settled <= 1300);
     }
 
     #[test]
@@ -238,15 +230,15 @@ mod tests {
     fn a_larger_path_mtu_is_found_within_a_minute() {
         let (mut mtu, mut now) = (PathMtu::new(1500), at(0));
         run(&mut mtu, &mut now, 1300);
-        let settled = mtu.settled();
+        let settled = mtu.settled;
         now = now + RAISE_INTERVAL - Duration::from_millis(1);
         assert_eq!(mtu.probe(now), None);
         now = now + Duration::from_millis(1);
-        assert_eq!(run(&mut mtu, &mut now, 1400) > 3, mtu.settled() > 1390);
-        assert!((1392..=1400).contains(&mtu.settled()), "from {settled}: {mtu:?}");
+        assert_eq!(run(&mut mtu, &mut now, 1400) > 3, mtu.settled > 1390);
+        assert!((1392..=1400).contains(&mtu.settled), "from {settled}: {mtu:?}");
         now = now + RAISE_INTERVAL;
         assert_eq!(run(&mut mtu, &mut now, 1500), 1);
-        assert_eq!(mtu.settled(), 1500);
+        assert_eq!(mtu.settled, 1500);
         now = now + RAISE_INTERVAL * 100;
         assert_eq!(mtu.probe(now), None, "there is nothing to gain");
     }
@@ -258,7 +250,7 @@ mod tests {
             assert_eq!(mtu.probe(at(2000 * n)), Some(1500));
             assert_eq!(mtu.probe(at(2000 * n + 1999)), None);
         }
-        assert_eq!(mtu.passes(), 1500);
+        assert_eq!(mtu.passes, 1500);
         mtu.on_probe(at(20_000), 999, true);
         assert_eq!(mtu.probe(at(20_000)), Some(1500), "a report of another size changes nothing");
     }

@@ -8,11 +8,12 @@ const MIN_LIFETIME: Duration = Duration::from_secs(8);
 const MIN_TOLERANCE: Duration = Duration::from_micros(300);
 
 /// RTT estimator.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(in super::super) struct Rtt {
     smoothed: Option<Duration>,
-    variation: Duration,
-    min: Option<Duration>,
+    pub(in super::super) variation: Duration,
+    /// The minimum RTT.
+    pub(in super::super) min: Option<Duration>,
     min_at: Instant,
 }
 
@@ -37,15 +38,6 @@ impl Rtt {
 
     pub(in super::super) fn smoothed(&self) -> Duration {
         self.smoothed.unwrap_or_default()
-    }
-
-    pub(in super::super) fn variation(&self) -> Duration {
-        self.variation
-    }
-
-    /// The minimum RTT.
-    pub(in super::super) fn min(&self) -> Option<Duration> {
-        self.min
     }
 
     /// Whether the minimum was confirmed too long ago.

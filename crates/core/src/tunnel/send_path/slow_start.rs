@@ -15,22 +15,13 @@ const STALLED_ROUNDS: u8 = 3;
 /// State of slow start.
 #[derive(Debug, Default)]
 pub(super) struct SlowStart {
-    arrived_bytes: u64,
+    /// Bytes acknowledged while the window was used: the window beyond the initial one.
+    pub(super) acknowledged_bytes: u64,
     max_bytes_s: f64,
     stalled_rounds: u8,
 }
 
 impl SlowStart {
-    /// Adds acknowledged bytes while the window is used.
-    pub(super) fn grow(&mut self, bytes: u32) {
-        self.arrived_bytes += u64::from(bytes);
-    }
-
-    /// Window beyond the initial one, in bytes.
-    pub(super) fn extra_bytes(&self) -> f64 {
-        self.arrived_bytes as f64
-    }
-
     /// Evaluates a round in which the window was used; whether slow start is over.
     pub(super) fn is_over(&mut self, bytes_s: Option<f64>, loss: f64, has_queue: bool) -> bool {
         if let Some(rate) = bytes_s {

@@ -154,7 +154,7 @@ fn a_packet_first_sent_250_ms_ago_is_not_retransmitted() {
         // A probe sent after the packet arrives; the packet does not.
         let newest = endpoint.paths.get_mut(PATH).expect("the path is present").sender.send(at(21), 64, None);
         receive(&mut endpoint, now, message(report(newest, &[(number, 1)], 250_000, 200)));
-        assert_eq!(endpoint.retransmits.len(), retransmitted, "{later_ms} ms");
+        assert_eq!(endpoint.retransmits.packets.len(), retransmitted, "{later_ms} ms");
         assert_eq!(transmitted(&mut endpoint, now).0.len(), retransmitted, "{later_ms} ms");
     }
 }

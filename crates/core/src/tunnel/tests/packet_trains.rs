@@ -54,5 +54,5 @@ fn a_train_estimates_the_rate_within_a_tenth() {
 fn the_queue_of_a_train_does_not_end_slow_start() {
     let mut testbed = Testbed::new(Mode::Aggregate, &LOW_AND_HIGH_DELAY);
     testbed.run_until(Instant::from_millis(1000));
-    assert_eq!([0, 1].map(|path| testbed.sender(path).rate_bytes_s()), [None, None]);
+    assert_eq!([0, 1].map(|path| testbed.sender(path).rate.bytes_s()), [None, None]);
 }

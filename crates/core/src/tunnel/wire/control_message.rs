@@ -114,7 +114,7 @@ impl Message {
             Body::PacketTrain => TRAIN,
             Body::Report { .. } => REPORT,
         };
-        into.extend([VERSION, kind, self.mode.code(), flags]);
+        into.extend([VERSION, kind, self.mode as u8, flags]);
         into.extend(self.epoch.to_be_bytes());
         let Body::Report { peer_epoch, paths } = &self.body else {
             into.resize(into.len() + self.body.bytes() - 8, 0);
@@ -147,7 +147,7 @@ impl Message {
             (VERSION, REPORT) => Body::Report { peer_epoch: from.u32()?, paths: from.paths()? },
             _ => return None,
         };
-        let mode = Mode::of_code(mode)?;
+        let mode = Mode::ALL.into_iter().find(|known| *known as u8 == mode)?;
         Some(Message {
             epoch,
             mode,

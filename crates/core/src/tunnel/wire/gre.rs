@@ -13,7 +13,6 @@
 //! ```
 
 use alloc::vec::Vec;
-use core::fmt;
 
 pub use super::overhead::NUMBERED_BYTES;
 use crate::packet::checksum::Sum;
@@ -72,30 +71,23 @@ pub struct Header {
 }
 
 /// Why a packet is discarded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Discard {
     /// It is shorter than its header.
+    #[error("the packet is shorter than its GRE header")]
     Truncated,
     /// Its version is not 0, as with PPTP.
+    #[error("GRE version {0} is not supported, only 0 is")]
     Version(u8),
     /// Reserved bits are set.
+    #[error("reserved bits of the GRE header are set")]
     Reserved,
     /// Its EtherType is not carried.
+    #[error("EtherType {0:#06x} is not carried")]
     Protocol(u16),
     /// Its checksum is wrong.
+    #[error("the GRE checksum is wrong")]
     Checksum,
-}
-
-impl fmt::Display for Discard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Discard::Truncated => f.write_str("the packet is shorter than its GRE header"),
-            Discard::Version(version) => write!(f, "GRE version {version} is not supported, only 0 is"),
-            Discard::Reserved => f.write_str("reserved bits of the GRE header are set"),
-            Discard::Protocol(ether_type) => write!(f, "EtherType {ether_type:#06x} is not carried"),
-            Discard::Checksum => f.write_str("the GRE checksum is wrong"),
-        }
-    }
 }
 
 /// Splits a packet into header and payload.
@@ -103,8 +95,8 @@ impl fmt::Display for Discard {
 /// # Errors
 /// The reason for which the packet is to be discarded silently.
 pub fn read(packet: &[u8]) -> Result<(Header, &[u8]), Discard> {
-    let (flags, rest) = take_u16(packet)?;
-    let (ether_type, mut rest) = take_u16(rest)?;
+    let (&[first, second, third, fourth], mut rest) = packet.split_first_chunk().ok_or(Discard::Truncated)?;
+    let [flags, ether_type] = [[first, second], [third, fourth]].map(u16::from_be_bytes);
     if flags & VERSION != 0 {
         return Err(Discard::Version((flags & VERSION) as u8));
     }
@@ -154,11 +146,6 @@ impl Header {
             into[begin + 4..begin + 6].copy_from_slice(&checksum.to_be_bytes());
         }
     }
-}
-
-fn take_u16(bytes: &[u8]) -> Result<(u16, &[u8]), Discard> {
-    let (word, rest) = bytes.split_first_chunk::<2>().ok_or(Discard::Truncated)?;
-    Ok((u16::from_be_bytes(*word), rest))
 }
 
 #[cfg(test)]

@@ -20,13 +20,9 @@ pub(super) type Complaint = (usize, String, &'static str);
 pub(super) fn observe(config: &Config) -> Result<(), Complaint> {
     let observe = &config.observe;
     let Some(vanetza) = &observe.vanetza else {
-        let user = observe.vanetza_users.first().map(|user| user.span().start);
-        return match user {
-            Some(place) => {
-                Err((place, "`vanetza_users` without `vanetza`".into(), "set `vanetza`, or remove `vanetza_users`"))
-            }
-            None => Ok(()),
-        };
+        let Some(user) = observe.vanetza_users.first() else { return Ok(()) };
+        let remedy = "set `vanetza`, or remove `vanetza_users`";
+        return Err((user.span().start, "`vanetza_users` without `vanetza`".into(), remedy));
     };
     if !vanetza.get_ref().ip().is_loopback() && observe.vanetza_from.is_empty() {
         let cause = format!("`vanetza` is {}, where the whole network can send", vanetza.get_ref());
@@ -63,11 +59,8 @@ pub(super) fn demands(config: &Config) -> Result<(), Complaint> {
     };
     let (place, name) = (name.span().start, name.get_ref());
     if name.is_empty() || name == "@" || name.len() > MAX_NAME_BYTES || name.contains('\0') {
-        return Err((
-            place,
-            format!("{name:?} is no name of a socket"),
-            "give `demands` 1 to 107 bytes, or more than @",
-        ));
+        let cause = format!("{name:?} is no name of a socket");
+        return Err((place, cause, "give `demands` 1 to 107 bytes, or more than @"));
     }
     let period_ms = &config.observe.transport_period_ms;
     if !POLL_PERIODS_MS.contains(period_ms.get_ref()) {

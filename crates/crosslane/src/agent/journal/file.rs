@@ -14,17 +14,14 @@ const ROTATED_SUFFIX: &str = ".1";
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Writes lines.
+#[derive(Default)]
 pub struct Sink {
-    to: To,
+    /// `None`: standard output.
+    to: Option<Rotated>,
     /// Until when no write is tried, after a failed one.
     paused_until: Option<Instant>,
     /// The last line may be written in part.
     torn: bool,
-}
-
-enum To {
-    Standard,
-    File(Rotated),
 }
 
 struct Rotated {
@@ -41,16 +38,10 @@ struct Open {
 }
 
 impl Sink {
-    /// Standard output.
-    pub fn standard() -> Sink {
-        Sink { to: To::Standard, paused_until: None, torn: false }
-    }
-
     /// A file that is appended to, opened with the first line. Beyond
     /// `max_bytes` it is renamed to `NAME.1` and a new one is begun.
     pub fn file(path: &Path, max_bytes: u64) -> Sink {
-        let to = To::File(Rotated { path: path.into(), max_bytes, open: None });
-        Sink { to, paused_until: None, torn: false }
+        Sink { to: Some(Rotated { path: path.into(), max_bytes, open: None }), ..Sink::default() }
     }
 
     /// Writes one line; `None` during the pause.
@@ -62,10 +53,8 @@ impl Sink {
             return None;
         }
         let written = match &mut self.to {
-            To::Standard => {
-                io::stdout().write_all(lines(self.torn, line).as_bytes()).and_then(|()| io::stdout().flush())
-            }
-            To::File(rotated) => rotated.write(self.torn, line),
+            None => io::stdout().write_all(lines(self.torn, line).as_bytes()).and_then(|()| io::stdout().flush()),
+            Some(rotated) => rotated.write(self.torn, line),
         };
         self.torn = written.is_err();
         self.paused_until = written.is_err().then(|| now + PAUSE);
@@ -79,8 +68,7 @@ fn lines(torn: bool, line: &str) -> String {
 }
 
 impl Rotated {
-    fn write(&mut self, torn: bool, line: &str) -> io::Result<()> {
-        let mut torn = torn;
+    fn write(&mut self, mut torn: bool, line: &str) -> io::Result<()> {
         let mut open = match self.open.take() {
             Some(open) => open,
             None => {

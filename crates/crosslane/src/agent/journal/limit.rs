@@ -25,7 +25,6 @@ pub const MAX_RULES: usize = 128;
 /// Name of the rule that those beyond share.
 const OTHERS: &str = "others";
 
-/// State of the rate limit.
 pub struct Limit {
     rules: BTreeMap<String, Rule>,
     bytes: Bucket,
@@ -38,7 +37,6 @@ struct Rule {
     suppressed: u64,
 }
 
-/// A token bucket.
 struct Bucket {
     level: f64,
     capacity: f64,

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crosslane_core::agent::{Agent as Engine, Input, Output, Setup};
+use crosslane_core::agent::{Agent as Engine, Input, Output};
 use crosslane_core::allocate::{Mode, deadline};
 use crosslane_core::demand::{MAX_OBJECTS, Object};
 use crosslane_core::engine::Engine as _;
@@ -58,8 +58,7 @@ impl TestAgent {
         let path = |name: &str| PathSpec { name: name.into(), rat: Rat::Lte, local: None, if_index: 0 };
         let paths = vec![path("lte-a"), path("lte-b")];
         let strategy = Arc::new(deadline::Params::default());
-        let (mode, actuators) = (Mode::Aggregate, Vec::new());
-        let mut engine = Engine::new(Setup { paths, ranks: vec![0, 1], mode, strategy, actuators });
+        let mut engine = Engine::new(&paths, &[0, 1], Mode::Aggregate, strategy, Vec::new());
         for path in [PathId(0), PathId(1)] {
             engine.handle(clock.now(), Input::Sample(Sample { path, kind: SampleKind::Link { up: true } }));
         }

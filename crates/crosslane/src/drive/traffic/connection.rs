@@ -14,8 +14,7 @@ use crosslane_sim::record::messages::MessageLog;
 use nix::poll::PollFlags;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use super::driver::{Driver, EndpointRecord, POLL_INTERVAL, Plan, Run};
-use super::error::{TrafficError, system};
+use super::driver::{Driver, EndpointRecord, POLL_INTERVAL, Plan, Run, SEE_LOG, system};
 use super::frame::Checker;
 use crate::error::Result;
 
@@ -30,27 +29,22 @@ pub struct Connection;
 
 impl Driver for Connection {
     fn listen(&self, plan: &Plan, port: u16) -> Result<Socket> {
-        Ok(listen(plan, port)?)
+        listen(plan, port)
     }
 
     fn serve(&self, run: Run, listener: Socket) -> Result<EndpointRecord> {
         let endpoint = Endpoint { socket: accept(run, &listener)?, run };
-        let served = if run.plan.kind.is_answered() { endpoint.echo() } else { endpoint.run(Direction::Down) };
-        Ok(served?)
+        if run.plan.kind.is_answered() { endpoint.echo() } else { endpoint.run(Direction::Down) }
     }
 
     fn drive(&self, run: Run, server: SocketAddr, local: Option<IpAddr>) -> Result<EndpointRecord> {
-        Ok(Endpoint { socket: dial(run, server, local)?, run }.run(Direction::Up)?)
+        Endpoint { socket: dial(run, server, local)?, run }.run(Direction::Up)
     }
 }
 
 /// Opens the server's socket on the wildcard address, which MPTCP joins to
 /// another address of the server need.
-///
-/// # Errors
-/// The kernel has no MPTCP, the port is in use or the congestion control is
-/// not available.
-pub fn listen(plan: &Plan, port: u16) -> Result<Socket, TrafficError> {
+pub fn listen(plan: &Plan, port: u16) -> Result<Socket> {
     plan.check()?;
     let socket = open(plan, Domain::IPV4)?;
     let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
@@ -64,18 +58,12 @@ pub fn listen(plan: &Plan, port: u16) -> Result<Socket, TrafficError> {
     Ok(socket)
 }
 
-/// Accepts one connection.
-///
-/// # Errors
-/// The vehicle does not connect in time.
-pub fn accept(run: Run, listener: &Socket) -> Result<Socket, TrafficError> {
+pub fn accept(run: Run, listener: &Socket) -> Result<Socket> {
     let socket = loop {
         match listener.accept() {
             Ok((socket, _)) => break socket,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Err(error) => {
-                return Err(system("accepting the vehicle's connection", "see the kernel's log")(error));
-            }
+            Err(error) => return Err(system("accepting the vehicle's connection", SEE_LOG)(error)),
         }
         if run.has_ended() {
             let late = io::Error::from(ErrorKind::TimedOut);
@@ -89,23 +77,21 @@ pub fn accept(run: Run, listener: &Socket) -> Result<Socket, TrafficError> {
 
 /// Connects, with retries until the deadline. `local` is the source address;
 /// `None`: the kernel chooses.
-///
-/// # Errors
-/// The connection fails.
-pub fn dial(run: Run, server: SocketAddr, local: Option<IpAddr>) -> Result<Socket, TrafficError> {
+pub fn dial(run: Run, server: SocketAddr, local: Option<IpAddr>) -> Result<Socket> {
     run.plan.check()?;
     loop {
-        match connect(server, local, run.plan) {
-            Ok(socket) => return Ok(socket),
-            Err(TrafficError::System { cause, .. }) if is_transient(&cause) && !run.has_ended() => {
-                std::thread::sleep(POLL_INTERVAL);
+        let socket = open(run.plan, Domain::for_address(server))?;
+        match connect(&socket, server, local) {
+            Ok(()) => return Ok(socket),
+            Err(cause) if is_transient(&cause) && !run.has_ended() => std::thread::sleep(POLL_INTERVAL),
+            Err(cause) => {
+                return Err(system(format!("connecting to {server}"), "check that a link is up at the start")(cause));
             }
-            Err(error) => return Err(error),
         }
     }
 }
 
-fn open(plan: &Plan, domain: Domain) -> Result<Socket, TrafficError> {
+fn open(plan: &Plan, domain: Domain) -> Result<Socket> {
     // An MPTCP socket without a subflow accepts any name and drops it later, so a
     // TCP socket checks the name first.
     let plain = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))
@@ -122,7 +108,7 @@ fn open(plan: &Plan, domain: Domain) -> Result<Socket, TrafficError> {
     Ok(socket)
 }
 
-fn tune(socket: &Socket, plan: &Plan) -> Result<(), TrafficError> {
+fn tune(socket: &Socket, plan: &Plan) -> Result<()> {
     socket.set_tcp_congestion(plan.congestion.as_bytes()).map_err(system(
         format!("setting the congestion control {}", plan.congestion),
         "add it to sysctl net.ipv4.tcp_allowed_congestion_control, or run as root",
@@ -137,35 +123,26 @@ fn tune(socket: &Socket, plan: &Plan) -> Result<(), TrafficError> {
     rest().map_err(system("setting up the traffic's socket", "use a kernel of 5.19 or later"))
 }
 
-fn connect(server: SocketAddr, local: Option<IpAddr>, plan: &Plan) -> Result<Socket, TrafficError> {
-    let socket = open(plan, Domain::for_address(server))?;
-    let establish = || {
-        if let Some(local) = local {
-            socket.bind(&SockAddr::from(SocketAddr::new(local, 0)))?;
-        }
-        socket.connect_timeout(&SockAddr::from(server), CONNECT_ATTEMPT)?;
-        socket.set_nonblocking(true)
-    };
-    establish().map_err(system(format!("connecting to {server}"), "check that a link is up at the start"))?;
-    Ok(socket)
+fn connect(socket: &Socket, server: SocketAddr, local: Option<IpAddr>) -> io::Result<()> {
+    if let Some(local) = local {
+        socket.bind(&SockAddr::from(SocketAddr::new(local, 0)))?;
+    }
+    socket.connect_timeout(&SockAddr::from(server), CONNECT_ATTEMPT)
 }
 
 /// True for errors that can disappear while the links come up.
 fn is_transient(cause: &io::Error) -> bool {
-    use ErrorKind::{
-        AddrNotAvailable, ConnectionRefused, ConnectionReset, HostUnreachable, NetworkDown, NetworkUnreachable,
-        TimedOut,
-    };
-    let transient = [
-        AddrNotAvailable,
-        ConnectionRefused,
-        ConnectionReset,
-        HostUnreachable,
-        NetworkDown,
-        NetworkUnreachable,
-        TimedOut,
-    ];
-    transient.contains(&cause.kind())
+    use ErrorKind as E;
+    matches!(
+        cause.kind(),
+        E::AddrNotAvailable
+            | E::ConnectionRefused
+            | E::ConnectionReset
+            | E::HostUnreachable
+            | E::NetworkDown
+            | E::NetworkUnreachable
+            | E::TimedOut
+    )
 }
 
 /// One endpoint of an established connection.
@@ -177,16 +154,15 @@ struct Endpoint<'a> {
 impl Endpoint<'_> {
     /// Sends or receives until the traffic has ended; an endpoint sends if the
     /// data has its direction.
-    fn run(self, sends: Direction) -> Result<EndpointRecord, TrafficError> {
+    fn run(self, sends: Direction) -> Result<EndpointRecord> {
         self.prepare()?;
         if sends == self.run.plan.direction { self.send() } else { self.receive() }
     }
 
-    /// Sends received bytes back.
-    fn echo(self) -> Result<EndpointRecord, TrafficError> {
+    fn echo(self) -> Result<EndpointRecord> {
         self.prepare()?;
         let mut buffer = vec![0; 64 * 1024];
-        while let Some(count) = self.read(&mut buffer)?.filter(|&count| count > 0) {
+        while let Some(count) = self.read(&mut buffer)? {
             if !self.write(&buffer[..count])? {
                 break;
             }
@@ -195,11 +171,11 @@ impl Endpoint<'_> {
         Ok(EndpointRecord::default())
     }
 
-    fn prepare(&self) -> Result<(), TrafficError> {
-        self.socket.set_nonblocking(true).map_err(system("setting up the traffic's socket", "see the kernel's log"))
+    fn prepare(&self) -> Result<()> {
+        self.socket.set_nonblocking(true).map_err(system("setting up the traffic's socket", SEE_LOG))
     }
 
-    fn send(&self) -> Result<EndpointRecord, TrafficError> {
+    fn send(&self) -> Result<EndpointRecord> {
         let is_answered = self.run.plan.kind.is_answered();
         let mut checker = Checker::default();
         let record = self.run.send(|message, log| {
@@ -207,16 +183,16 @@ impl Endpoint<'_> {
         })?;
         // The peer ends its stream when it has received all.
         let _ = self.socket.shutdown(Shutdown::Write);
-        while self.read(&mut [0; 64])?.is_some_and(|count| count > 0) {}
+        while self.read(&mut [0; 64])?.is_some() {}
         Ok(record)
     }
 
     /// False if the stream ended before the answer.
-    fn await_answer(&self, size: usize, checker: &mut Checker, log: &mut MessageLog) -> Result<bool, TrafficError> {
+    fn await_answer(&self, size: usize, checker: &mut Checker, log: &mut MessageLog) -> Result<bool> {
         let mut answer = vec![0; size];
         let mut is_complete = false;
         while !is_complete {
-            let Some(count) = self.read(&mut answer)?.filter(|&count| count > 0) else { return Ok(false) };
+            let Some(count) = self.read(&mut answer)? else { return Ok(false) };
             let now = self.run.clock.now();
             checker.take(&answer[..count], |header| {
                 log.received(now, header.number);
@@ -227,48 +203,48 @@ impl Endpoint<'_> {
     }
 
     /// False if the deadline passed or the run stopped before.
-    fn write(&self, mut bytes: &[u8]) -> Result<bool, TrafficError> {
+    fn write(&self, mut bytes: &[u8]) -> Result<bool> {
         while !bytes.is_empty() {
-            match (&self.socket).write(bytes) {
-                Ok(count) => bytes = &bytes[count..],
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if self.run.has_ended() {
-                        return Ok(false);
-                    }
-                    self.run.wait(&self.socket, PollFlags::POLLOUT)?;
-                }
-                Err(error) => return Err(system("sending the traffic", SEE_EVENTS)(error)),
-            }
+            let write = |mut socket: &Socket| socket.write(bytes);
+            let Some(count) = self.when_ready(PollFlags::POLLOUT, "sending the traffic", write)? else {
+                return Ok(false);
+            };
+            bytes = &bytes[count..];
         }
         Ok(true)
     }
 
-    fn receive(&self) -> Result<EndpointRecord, TrafficError> {
+    fn receive(&self) -> Result<EndpointRecord> {
         let mut record = EndpointRecord::default();
         let mut checker = Checker::default();
         let mut buffer = vec![0; 256 * 1024];
-        while let Some(count) = self.read(&mut buffer)?.filter(|&count| count > 0) {
+        while let Some(count) = self.read(&mut buffer)? {
             let now = self.run.clock.now();
             checker.take(&buffer[..count], |header| record.note(header.number as usize, now))?;
         }
         Ok(record)
     }
 
-    /// The number of bytes read; 0 at the end of the stream, `None` if the deadline
-    /// passed or the run stopped before.
-    fn read(&self, buffer: &mut [u8]) -> Result<Option<usize>, TrafficError> {
+    /// The number of bytes read; `None` at the end of the stream, and if the deadline passed or the run stopped before.
+    fn read(&self, buffer: &mut [u8]) -> Result<Option<usize>> {
+        let read = |mut socket: &Socket| socket.read(buffer);
+        Ok(self.when_ready(PollFlags::POLLIN, "receiving the traffic", read)?.filter(|&count| count > 0))
+    }
+
+    /// Repeats a call until it would not block; `None` if the deadline passed or the run stopped before.
+    fn when_ready(
+        &self,
+        events: PollFlags,
+        attempt: &str,
+        mut call: impl FnMut(&Socket) -> io::Result<usize>,
+    ) -> Result<Option<usize>> {
         loop {
-            match (&self.socket).read(buffer) {
+            match call(&self.socket) {
                 Ok(count) => return Ok(Some(count)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if self.run.has_ended() {
-                        return Ok(None);
-                    }
-                    self.run.wait(&self.socket, PollFlags::POLLIN)?;
-                }
-                Err(error) => return Err(system("receiving the traffic", SEE_EVENTS)(error)),
+                Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(system(attempt, SEE_EVENTS)(error)),
+                Err(_) if self.run.has_ended() => return Ok(None),
+                Err(_) => self.run.wait(&self.socket, events)?,
             }
         }
     }

@@ -12,17 +12,15 @@ use nix::poll::PollFlags;
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::Socket;
 
-use super::driver::{Driver, EndpointRecord, Plan, Run};
-use super::error::{TrafficError, system};
+use super::driver::{Driver, EndpointRecord, Plan, Run, SEE_LOG, system};
 use super::frame::{self, HEADER_BYTES};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Payload of a call.
 const CALL: &[u8] = b"crosslane";
 /// Size of the receive buffer, in bytes: 0.1 s at 320 Mbit/s.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 
-/// Drives messages as datagrams.
 pub struct Datagrams;
 
 impl Driver for Datagrams {
@@ -34,11 +32,11 @@ impl Driver for Datagrams {
     fn serve(&self, run: Run, listener: Socket) -> Result<EndpointRecord> {
         let endpoint = Endpoint { socket: UdpSocket::from(listener), run };
         if run.plan.direction == Direction::Up {
-            return Ok(endpoint.receive(|| Ok(()))?);
+            return endpoint.receive(|| Ok(()));
         }
         let Some(vehicle) = endpoint.await_call()? else { return Ok(EndpointRecord::default()) };
-        endpoint.socket.connect(vehicle).map_err(system("answering the vehicle", "see the kernel's log"))?;
-        Ok(endpoint.send()?)
+        endpoint.socket.connect(vehicle).map_err(system("answering the vehicle", SEE_LOG))?;
+        endpoint.send()
     }
 
     fn drive(&self, run: Run, server: SocketAddr, local: Option<IpAddr>) -> Result<EndpointRecord> {
@@ -46,15 +44,14 @@ impl Driver for Datagrams {
         let socket = open(SocketAddr::new(local.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), 0), run.plan)?;
         socket.connect(server).map_err(system(format!("choosing a route to {server}"), "check that a link is up"))?;
         let endpoint = Endpoint { socket, run };
-        let record = match run.plan.direction {
+        match run.plan.direction {
             Direction::Up => endpoint.send(),
             Direction::Down => endpoint.receive(|| is_sent(endpoint.socket.send(CALL)).map(drop)),
-        };
-        Ok(record?)
+        }
     }
 }
 
-fn open(local: SocketAddr, plan: &Plan) -> Result<UdpSocket, TrafficError> {
+fn open(local: SocketAddr, plan: &Plan) -> Result<UdpSocket> {
     let opened = UdpSocket::bind(local).and_then(|socket| {
         socket.set_nonblocking(true)?;
         // Without the privilege the kernel's limit applies.
@@ -75,12 +72,12 @@ struct Endpoint<'a> {
 }
 
 impl Endpoint<'_> {
-    fn send(&self) -> Result<EndpointRecord, TrafficError> {
+    fn send(&self) -> Result<EndpointRecord> {
         self.run.send(|message, _| self.write(message))
     }
 
     /// False if the deadline passed or the run stopped before.
-    fn write(&self, message: &[u8]) -> Result<bool, TrafficError> {
+    fn write(&self, message: &[u8]) -> Result<bool> {
         while !is_sent(self.socket.send(message))? {
             if self.run.has_ended() {
                 return Ok(false);
@@ -92,15 +89,17 @@ impl Endpoint<'_> {
 
     /// Receives until the deadline, since nothing marks the last datagram. Calls
     /// the server until the first datagram arrives.
-    fn receive(&self, call: impl Fn() -> Result<(), TrafficError>) -> Result<EndpointRecord, TrafficError> {
+    fn receive(&self, call: impl Fn() -> Result<()>) -> Result<EndpointRecord> {
         let mut record = EndpointRecord::default();
         let mut buffer = vec![0; 65_536];
         while !self.run.has_ended() {
             match self.socket.recv(&mut buffer) {
                 Ok(length) if &buffer[..length] != CALL => {
                     let now = self.run.clock.now();
-                    let header = frame::check(&buffer[..length]);
-                    let header = header.map_err(|what| TrafficError::Damaged { length, what })?;
+                    let header = frame::check(&buffer[..length]).map_err(|what| {
+                        Error::failure("checking received data", format!("datagram of {length} bytes: {what}"))
+                            .with_remedy("report this, since UDP has checksums")
+                    })?;
                     record.note(header.number as usize, now);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -116,7 +115,7 @@ impl Endpoint<'_> {
     }
 
     /// The vehicle's address; `None` if the deadline passed or the run stopped before.
-    fn await_call(&self) -> Result<Option<SocketAddr>, TrafficError> {
+    fn await_call(&self) -> Result<Option<SocketAddr>> {
         let mut buffer = [0; HEADER_BYTES];
         while !self.run.has_ended() {
             match self.socket.recv_from(&mut buffer) {
@@ -133,7 +132,7 @@ impl Endpoint<'_> {
 
 /// False if the socket would block. A datagram that a link outage or a full
 /// queue drops is lost, as usual in UDP.
-fn is_sent(sent: io::Result<usize>) -> Result<bool, TrafficError> {
+fn is_sent(sent: io::Result<usize>) -> Result<bool> {
     use ErrorKind::{ConnectionRefused, HostUnreachable, Interrupted, NetworkDown, NetworkUnreachable, WouldBlock};
     match sent {
         Ok(_) => Ok(true),
@@ -141,7 +140,7 @@ fn is_sent(sent: io::Result<usize>) -> Result<bool, TrafficError> {
         Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(true),
         Err(error) => match error.kind() {
             ConnectionRefused | HostUnreachable | Interrupted | NetworkDown | NetworkUnreachable => Ok(true),
-            _ => Err(system("carrying datagrams", "see the kernel's log")(error)),
+            _ => Err(system("carrying datagrams", SEE_LOG)(error)),
         },
     }
 }

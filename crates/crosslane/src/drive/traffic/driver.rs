@@ -1,5 +1,6 @@
 //! What drives the two endpoints of a kind of traffic over real sockets.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -14,15 +15,22 @@ use crosslane_sim::traffic::{BULK_BYTES, Span, TrafficKind, Write};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::Socket;
 
-use super::error::{TrafficError, system};
 use super::frame::{self, HEADER_BYTES, SIZE_MAX_BYTES};
 use crate::clock::Clock;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Maximum number of messages in a run; its record stays below 400 MB.
 pub const MESSAGES_MAX: usize = 10_000_000;
 /// Longest wait before `stop` is checked again.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Remedy for what the kernel should not refuse.
+pub const SEE_LOG: &str = "see the kernel's log";
+
+/// Turns an error of the system into one for the user.
+pub fn system(attempt: impl Into<String>, remedy: &'static str) -> impl FnOnce(io::Error) -> Error {
+    move |cause| Error::failure(attempt, cause).with_remedy(remedy)
+}
 
 /// Drives kinds of traffic. Each function works in the network namespace of the
 /// thread that calls it, and returns when the traffic has ended, the deadline
@@ -49,16 +57,11 @@ pub trait Driver: Send + Sync {
     fn drive(&self, run: Run, server: SocketAddr, local: Option<IpAddr>) -> Result<EndpointRecord>;
 }
 
-/// Parameters of the traffic.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What is sent.
     pub kind: Arc<dyn TrafficKind>,
-    /// When.
     pub span: Span,
-    /// Seed of the run.
     pub seed: u64,
-    /// Direction of the data.
     pub direction: Direction,
     /// When both endpoints stop.
     pub deadline: Instant,
@@ -80,29 +83,27 @@ pub struct EndpointRecord {
     /// When the last byte of each message first arrived, by number, up to the
     /// last that arrived.
     pub received_ns: Vec<Option<u64>>,
-    /// Number of duplicates.
     pub duplicates: u64,
 }
 
 impl Plan {
     /// Checks that messages have a valid size and number.
-    ///
-    /// # Errors
-    /// They have not.
-    pub fn check(&self) -> Result<(), TrafficError> {
+    pub fn check(&self) -> Result<()> {
+        let attempt = "planning the traffic";
         let size_bytes = self.kind.message_bytes().unwrap_or(BULK_BYTES);
         if !(HEADER_BYTES..=SIZE_MAX_BYTES).contains(&(size_bytes as usize)) {
-            return Err(TrafficError::Plan(format!(
-                "messages of {size_bytes} bytes cannot be sent; \
-                set size_bytes between {HEADER_BYTES} and {SIZE_MAX_BYTES}"
-            )));
+            let remedy = format!("set size_bytes between {HEADER_BYTES} and {SIZE_MAX_BYTES}");
+            return Err(
+                Error::failure(attempt, format!("messages of {size_bytes} bytes cannot be sent")).with_remedy(remedy)
+            );
         }
         let span_ns = self.span.stop.since(self.span.start).as_nanos();
         let due = span_ns.checked_div(self.kind.period_ns().into()).unwrap_or(0);
         if due > MESSAGES_MAX as u128 {
-            return Err(TrafficError::Plan(format!(
-                "{due} messages are more than {MESSAGES_MAX}; send fewer or larger ones, or drive for less long"
-            )));
+            let remedy = "send fewer or larger ones, or drive for less long";
+            return Err(
+                Error::failure(attempt, format!("{due} messages are more than {MESSAGES_MAX}")).with_remedy(remedy)
+            );
         }
         Ok(())
     }
@@ -117,10 +118,9 @@ impl EndpointRecord {
         if number >= self.received_ns.len() {
             self.received_ns.resize(number + 1, None);
         }
-        match self.received_ns.get_mut(number) {
-            Some(first @ None) => *first = Some(now.as_nanos()),
-            Some(Some(_)) => self.duplicates += 1,
-            None => {}
+        match &mut self.received_ns[number] {
+            first @ None => *first = Some(now.as_nanos()),
+            Some(_) => self.duplicates += 1,
         }
     }
 }
@@ -128,11 +128,8 @@ impl EndpointRecord {
 /// A run of the traffic at one endpoint.
 #[derive(Clone, Copy)]
 pub struct Run<'a> {
-    /// The traffic.
     pub plan: &'a Plan,
-    /// The run's clock.
     pub clock: Clock,
-    /// Set when the run stops.
     pub stop: &'a AtomicBool,
 }
 
@@ -145,13 +142,7 @@ impl Run<'_> {
     /// Writes the source's messages when they are due. `write` gets the bytes of
     /// a message; it returns false if the traffic has ended before they are
     /// written, and answered if the kind has answers.
-    ///
-    /// # Errors
-    /// Those of `write`.
-    pub fn send(
-        &self,
-        mut write: impl FnMut(&[u8], &mut MessageLog) -> Result<bool, TrafficError>,
-    ) -> Result<EndpointRecord, TrafficError> {
+    pub fn send(&self, mut write: impl FnMut(&[u8], &mut MessageLog) -> Result<bool>) -> Result<EndpointRecord> {
         // The default slack of 50 µs would show in every message.
         let _ = nix::sys::prctl::set_timerslack(1);
         let mut source = self.plan.kind.source(self.plan.span, self.plan.seed);
@@ -176,14 +167,11 @@ impl Run<'_> {
     }
 
     /// Waits until the socket is ready or [`POLL_INTERVAL`] has passed.
-    ///
-    /// # Errors
-    /// System errors.
-    pub fn wait(&self, socket: &impl AsFd, events: PollFlags) -> Result<(), TrafficError> {
+    pub fn wait(&self, socket: &impl AsFd, events: PollFlags) -> Result<()> {
         let timeout = PollTimeout::try_from(POLL_INTERVAL).unwrap_or(PollTimeout::ZERO);
         match poll(&mut [PollFd::new(socket.as_fd(), events)], timeout) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
-            Err(errno) => Err(system("waiting for the traffic's socket", "see the kernel's log")(errno.into())),
+            Err(errno) => Err(system("waiting for the traffic's socket", SEE_LOG)(errno.into())),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Messages in a byte stream: a header, then a pattern that the receiver checks
 //! byte by byte.
 
-use super::error::TrafficError;
+use crate::error::Error;
 
 /// Bytes of the header: magic, length, number, time of sending.
 pub const HEADER_BYTES: usize = 24;
@@ -10,7 +10,6 @@ pub const SIZE_MAX_BYTES: usize = 1 << 20;
 
 const MAGIC: u32 = 0x6372_6f73;
 
-/// Header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Length of the message with its header.
@@ -35,9 +34,6 @@ pub fn fill(message: &mut [u8], number: u64, sent_ns: u64) {
 }
 
 /// Checks every byte of a complete message and returns its header.
-///
-/// # Errors
-/// What is wrong with it.
 pub fn check(message: &[u8]) -> Result<Header, &'static str> {
     let header = read_header(message).ok_or("it is shorter than its header")?;
     if header.0 != MAGIC || header.1.size_bytes as usize != message.len() {
@@ -55,6 +51,20 @@ fn read_header(bytes: &[u8]) -> Option<(u32, Header)> {
     Some((first as u32, Header { size_bytes: (first >> 32) as u32, number: field(8)?, sent_ns: field(16)? }))
 }
 
+/// The stream differs from the one sent, from this byte on.
+#[derive(Debug)]
+pub struct Corrupt {
+    offset: u64,
+    what: &'static str,
+}
+
+impl From<Corrupt> for Error {
+    fn from(Corrupt { offset, what }: Corrupt) -> Error {
+        Error::failure("checking received data", format!("{what} at byte {offset} of the stream"))
+            .with_remedy("report this, since TCP must prevent it")
+    }
+}
+
 /// Splits a stream into messages and checks every byte. Buffers at most one
 /// message.
 #[derive(Default)]
@@ -67,11 +77,7 @@ pub struct Checker {
 impl Checker {
     /// Processes the next bytes of the stream and calls `complete` for each message
     /// that they complete.
-    ///
-    /// # Errors
-    /// [`TrafficError::Corrupt`] with the offset in the stream of the first wrong
-    /// byte.
-    pub fn take(&mut self, mut bytes: &[u8], mut complete: impl FnMut(Header)) -> Result<(), TrafficError> {
+    pub fn take(&mut self, mut bytes: &[u8], mut complete: impl FnMut(Header)) -> Result<(), Corrupt> {
         while !bytes.is_empty() {
             let needed =
                 if self.partial.len() < HEADER_BYTES { HEADER_BYTES } else { self.header()?.size_bytes as usize };
@@ -93,7 +99,7 @@ impl Checker {
         Ok(())
     }
 
-    fn header(&self) -> Result<Header, TrafficError> {
+    fn header(&self) -> Result<Header, Corrupt> {
         let Some((magic, header)) = read_header(&self.partial) else {
             return Err(self.corrupt(0, "a header is truncated"));
         };
@@ -107,20 +113,18 @@ impl Checker {
         }
     }
 
-    fn check_body(&self, number: u64) -> Result<(), TrafficError> {
+    fn check_body(&self, number: u64) -> Result<(), Corrupt> {
         let mut pattern = Pattern::new(number);
         for (place, chunk) in self.partial[HEADER_BYTES..].chunks(8).enumerate() {
-            let expected = pattern.next();
-            if *chunk != expected[..chunk.len()] {
-                let within = chunk.iter().zip(expected).position(|(&got, sent)| got != sent).unwrap_or(0);
+            if let Some(within) = chunk.iter().zip(pattern.next()).position(|(&got, sent)| got != sent) {
                 return Err(self.corrupt(HEADER_BYTES + place * 8 + within, "a byte differs from the one sent"));
             }
         }
         Ok(())
     }
 
-    fn corrupt(&self, within: usize, what: &'static str) -> TrafficError {
-        TrafficError::Corrupt { offset: self.offset + within as u64, what }
+    fn corrupt(&self, within: usize, what: &'static str) -> Corrupt {
+        Corrupt { offset: self.offset + within as u64, what }
     }
 }
 
@@ -177,8 +181,7 @@ mod tests {
             let mut bytes = stream(&[1000, 1000]);
             bytes[wrong] ^= 0x10;
             let error = Checker::default().take(&bytes, |_| ()).unwrap_err();
-            let TrafficError::Corrupt { offset, .. } = error else { panic!("{error}") };
-            assert_eq!(offset, wrong as u64);
+            assert_eq!(error.offset, wrong as u64);
         }
     }
 

@@ -19,7 +19,6 @@ use crate::testbed::realtime::become_realtime;
 mod connection;
 mod datagrams;
 mod driver;
-mod error;
 mod frame;
 mod objects;
 
@@ -29,7 +28,6 @@ pub use driver::EndpointRecord;
 use driver::{Driver, Plan, Run};
 use objects::Objects;
 
-/// Port of the traffic's server.
 const PORT: u16 = 5001;
 /// Port without a listener (RFC 863): a refused connection proves that packets
 /// pass in both directions.
@@ -44,7 +42,6 @@ const ATTEMPT: Duration = Duration::from_millis(100);
 /// Configuration of the traffic's endpoints for a strategy.
 #[derive(Clone, Copy, Debug)]
 pub struct EndpointConfig {
-    /// Address of the server.
     pub server: IpAddr,
     /// Source address of the vehicle; `None`: the kernel chooses.
     pub local: Option<IpAddr>,
@@ -56,7 +53,6 @@ pub struct EndpointConfig {
     pub tunnel: bool,
 }
 
-/// The traffic of a run.
 pub struct TrafficEndpoints<'a> {
     scenario: &'a Scenario,
     config: EndpointConfig,
@@ -67,7 +63,6 @@ pub struct TrafficEndpoints<'a> {
 /// What was carried, from the records of both endpoints.
 #[derive(Default)]
 pub struct Delivered {
-    /// The record.
     pub messages: Vec<MessageRow>,
     /// Messages that were due but never written.
     pub skipped: u64,
@@ -86,33 +81,23 @@ fn driver(scenario: &Scenario, demands: bool) -> Box<dyn Driver> {
 }
 
 impl<'a> TrafficEndpoints<'a> {
-    /// The traffic of a scenario.
     pub fn new(scenario: &'a Scenario, seed: u64, config: EndpointConfig) -> TrafficEndpoints<'a> {
         let (plan, driver) = (plan(scenario, seed, config.mptcp), driver(scenario, config.demands));
         TrafficEndpoints { scenario, config, plan, driver }
     }
 
     /// Opens the server's socket, from a thread in its namespace.
-    ///
-    /// # Errors
-    /// System errors.
     pub fn listen(&self) -> Result<Socket> {
         self.driver.listen(&self.plan, PORT)
     }
 
     /// Runs the server, from a thread in its namespace.
-    ///
-    /// # Errors
-    /// The cause of the failure.
     pub fn serve(&self, listener: Socket, clock: Clock, stop: &AtomicBool) -> Result<EndpointRecord> {
         become_realtime(PRIORITY);
         self.driver.serve(Run { plan: &self.plan, clock, stop }, listener)
     }
 
     /// Runs the vehicle's client, from a thread in its namespace.
-    ///
-    /// # Errors
-    /// The cause of the failure.
     pub fn drive(&self, clock: Clock, stop: &AtomicBool) -> Result<EndpointRecord> {
         become_realtime(PRIORITY);
         if self.config.tunnel {

@@ -14,13 +14,10 @@ use super::driver::{Driver, EndpointRecord, Plan, Run};
 use crate::control::client::Agent;
 use crate::drive::agents::DEMANDS;
 use crate::error::{Error, Result};
-use crate::transfer::TransferError;
 use crate::transfer::receiving::{self, Incomplete, Offer, Sink};
 use crate::transfer::sending::{self, Content, News, Object, Source};
 
-/// Drives objects with deadlines.
 pub struct Objects {
-    /// The objects.
     pub rules: DeadlineTraffic,
     /// Deadlines are reported to an agent.
     pub demands: bool,
@@ -28,13 +25,13 @@ pub struct Objects {
 
 impl Driver for Objects {
     fn listen(&self, plan: &Plan, port: u16) -> Result<Socket> {
-        Ok(connection::listen(plan, port)?)
+        connection::listen(plan, port)
     }
 
     fn serve(&self, run: Run, listener: Socket) -> Result<EndpointRecord> {
         let socket = connection::accept(run, &listener)?;
         let mut objects = Received::default();
-        receiving::receive(&socket, &mut objects, run.clock, run.stop).map_err(failed)?;
+        receiving::receive(&socket, &mut objects, run.clock, run.stop).map_err(Error::reported)?;
         let Some(number) = objects.differs else { return Ok(objects.record) };
         let cause = format!("object {number} differs from the one sent; report this, since TCP must prevent it");
         Err(Error::failure("checking received data", cause))
@@ -48,13 +45,9 @@ impl Driver for Objects {
         let agent = self.demands.then(|| Agent::connect(DEMANDS)).transpose();
         let agent = agent.map_err(|cause| Error::failure("reaching the agent", cause))?;
         let mut periodic = Periodic { rules: self.rules, due, starts, log: MessageLog::new(true) };
-        sending::send(&socket, agent, &mut periodic, self.rules.late, run.clock, run.stop).map_err(failed)?;
+        sending::send(&socket, agent, &mut periodic, self.rules.late, run.clock, run.stop).map_err(Error::reported)?;
         Ok(EndpointRecord { sent: periodic.log.finish().0, ..EndpointRecord::default() })
     }
-}
-
-fn failed(cause: TransferError) -> Error {
-    Error::message(cause.to_string(), 1)
 }
 
 /// Objects that are generated periodically.

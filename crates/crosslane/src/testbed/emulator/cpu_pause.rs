@@ -44,13 +44,12 @@ impl PauseDetector {
     pub(super) fn start(clock: Clock) -> PauseDetector {
         let stop = Arc::new(AtomicBool::new(false));
         let own = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
-        let processors: Vec<usize> =
-            (0..CpuSet::count()).filter(|&cpu| own.is_set(cpu).unwrap_or(false)).take(2).collect();
-        let spawn = |&cpu: &usize| {
+        let processors = (0..CpuSet::count()).filter(|&cpu| own.is_set(cpu).unwrap_or(false)).take(2);
+        let spawn = |cpu| {
             let stop = Arc::clone(&stop);
             std::thread::spawn(move || watch(clock, cpu, &stop))
         };
-        let threads = processors.iter().map(spawn).collect();
+        let threads = processors.map(spawn).collect();
         PauseDetector { stop, threads }
     }
 

@@ -112,13 +112,11 @@ impl PacketSink {
     /// Adds a record.
     pub(super) fn add(&mut self, now: Instant, record: PacketRecord) {
         if self.batch.capacity() == 0 {
-            match self.empty.try_recv() {
-                Ok(batch) => (self.batch, self.began) = (batch, now),
-                Err(_) => {
-                    self.lost += 1;
-                    return;
-                }
-            }
+            let Ok(batch) = self.empty.try_recv() else {
+                self.lost += 1;
+                return;
+            };
+            (self.batch, self.began) = (batch, now);
         }
         self.batch.push(record);
         if self.batch.len() >= BATCH {
@@ -141,9 +139,8 @@ impl PacketSink {
 
     fn send_batch(&mut self) {
         let batch = std::mem::take(&mut self.batch);
-        match self.full.try_send(batch) {
-            Ok(()) => {}
-            Err(TrySendError::Full(batch) | TrySendError::Disconnected(batch)) => self.lost += batch.len() as u64,
+        if let Err(TrySendError::Full(batch) | TrySendError::Disconnected(batch)) = self.full.try_send(batch) {
+            self.lost += batch.len() as u64;
         }
     }
 }

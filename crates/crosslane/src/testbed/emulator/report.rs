@@ -86,10 +86,8 @@ impl EmulatorReport {
     /// Why the run is invalid; `None` if it is valid.
     pub fn invalid_reason(&self) -> Option<String> {
         if self.lateness_us_p99 > MAX_LATENESS_US {
-            return Some(format!(
-                "1 % of packets were released {} µs late or more (limit {MAX_LATENESS_US})",
-                self.lateness_us_p99
-            ));
+            let late_us = self.lateness_us_p99;
+            return Some(format!("1 % of packets were released {late_us} µs late or more (limit {MAX_LATENESS_US})"));
         }
         if self.stall_us_max > MAX_STALL_US {
             let (stall_us, at) = (self.stall_us_max, self.stalled_at);
@@ -115,7 +113,7 @@ pub(super) struct Stalls {
     short: Duration,
     /// True if the current wake-up is late.
     late: bool,
-    late_reads: u64,
+    pub(super) late_reads: u64,
 }
 
 impl Stalls {
@@ -154,10 +152,6 @@ impl Stalls {
             }
         }
         (micros(stall), at, micros(pause))
-    }
-
-    pub(super) fn late_reads(&self) -> u64 {
-        self.late_reads
     }
 }
 

@@ -11,14 +11,16 @@ use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::EventFd;
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeSpec;
+use nix::sys::time::{TimeSpec, TimeValLike};
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::time::{ClockNanosleepFlags, clock_nanosleep};
 
 use super::cpu_pause::Pause;
 use super::pool::Pool;
 use super::report::{Stalls, micros};
-use super::{Command, Counters, EmulatedLink, EmulatorReport, LinkReport, PacketRecord, PacketSink, SLOT};
+use super::{
+    Change, Command, Counters, EmulatedLink, EmulatorReport, LinkReport, PacketRecord, PacketSink, PathDevices, SLOT,
+};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::testbed::realtime::become_realtime;
@@ -127,7 +129,13 @@ impl Worker {
         // Edge-triggered: the timer need not be read after it has expired.
         epoll.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, TIMER))?;
         epoll.add(&*wakeup, EpollEvent::new(EpollFlags::EPOLLIN, WAKEUP))?;
-        let links: Vec<Carried> = links.into_iter().map(Carried::new).collect();
+        let carried = |EmulatedLink { devices: PathDevices { name, vehicle, server }, link }| Carried {
+            name,
+            devices: [vehicle, server],
+            link,
+            counters: [Counters::default(); 2],
+        };
+        let links: Vec<Carried> = links.into_iter().map(carried).collect();
         for (place, carried) in links.iter().enumerate() {
             for direction in Direction::BOTH {
                 let token = (place * 2 + direction as usize) as u64;
@@ -220,7 +228,8 @@ impl Worker {
         let mut packets = 0;
         for event in events.iter().filter(|event| event.data() < WAKEUP) {
             let token = event.data();
-            packets += self.read(token as usize / 2, direction(token), event.events())?;
+            let direction = Direction::BOTH[token as usize % 2];
+            packets += self.read(token as usize / 2, direction, event.events())?;
         }
         self.stalls.read(packets);
         Ok(packets)
@@ -234,22 +243,15 @@ impl Worker {
     fn handle_commands(&mut self) -> bool {
         let _ = self.wakeup.read();
         let now = self.clock.now();
-        let links = &mut self.links;
-        let mut with_link = |place: usize, change: &mut dyn FnMut(&mut Link)| {
-            if let Some(carried) = links.get_mut(place) {
-                change(&mut carried.link);
-            }
-        };
         while let Ok(command) = self.commands.try_recv() {
-            match command {
-                Command::Set(place, direction, params) => {
-                    with_link(place, &mut |link| link.set(now, direction, params.clone()))
-                }
-                Command::SetOn(place, on) => with_link(place, &mut |link| link.set_on(now, on)),
-                Command::Occupy(place, air_time) => with_link(place, &mut |link| {
+            let Command::Change(place, change) = command else { return true };
+            let Some(Carried { link, .. }) = self.links.get_mut(place) else { continue };
+            match change {
+                Change::Set(direction, params) => link.set(now, direction, params),
+                Change::SetOn(on) => link.set_on(now, on),
+                Change::Occupy(air_time) => {
                     link.occupy(now, air_time);
-                }),
-                Command::Stop => return true,
+                }
             }
         }
         false
@@ -259,9 +261,7 @@ impl Worker {
     /// number.
     fn read(&mut self, place: usize, direction: Direction, ready: EpollFlags) -> io::Result<usize> {
         for count in 0..BATCH {
-            let Some(packet) = self.pool.take() else {
-                return Ok(count);
-            };
+            let Some(packet) = self.pool.take() else { return Ok(count) };
             let device = &self.links[place].devices[direction as usize];
             let buffer = self.pool.get_mut(packet);
             match device.receive(buffer.bytes_mut()) {
@@ -390,29 +390,13 @@ impl Worker {
             stall_us_max,
             stalled_at,
             pause_us_max,
-            late_reads: self.stalls.late_reads(),
+            late_reads: self.stalls.late_reads,
             records_lost: self.sink.map_or(0, PacketSink::finish),
             cpu: self.cpu,
             realtime: self.realtime,
             links,
         })
     }
-}
-
-impl Carried {
-    fn new(emulated: EmulatedLink) -> Carried {
-        let devices = emulated.devices;
-        Carried {
-            name: devices.name,
-            devices: [devices.vehicle, devices.server],
-            link: emulated.link,
-            counters: [Counters::default(); 2],
-        }
-    }
-}
-
-fn direction(token: u64) -> Direction {
-    Direction::BOTH[token as usize % 2]
 }
 
 fn wait(epoll: &Epoll, events: &mut [EpollEvent], timeout: EpollTimeout) -> io::Result<usize> {
@@ -424,11 +408,6 @@ fn wait(epoll: &Epoll, events: &mut [EpollEvent], timeout: EpollTimeout) -> io::
 
 /// CPU time of this thread.
 fn thread_cpu() -> Duration {
-    let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) else {
-        return Duration::ZERO;
-    };
-    [usage.user_time(), usage.system_time()]
-        .iter()
-        .map(|spent| Duration::from_micros((spent.tv_sec() * 1_000_000 + spent.tv_usec()) as u64))
-        .sum()
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) else { return Duration::ZERO };
+    Duration::from_micros((usage.user_time() + usage.system_time()).num_microseconds() as u64)
 }

@@ -129,9 +129,7 @@ impl Segment {
                 (_, Some(&length)) if length >= 2 => usize::from(length),
                 _ => return,
             };
-            let Some(option) = options.get(..length) else {
-                return;
-            };
+            let Some(option) = options.get(..length) else { return };
             if kind == KIND_MPTCP {
                 self.read_mptcp(option);
             }
@@ -141,9 +139,7 @@ impl Segment {
 
     /// `option` begins with kind and length.
     fn read_mptcp(&mut self, option: &[u8]) {
-        let Some(subtype) = option.get(2).map(|byte| byte >> 4) else {
-            return;
-        };
+        let Some(subtype) = option.get(2).map(|byte| byte >> 4) else { return };
         let kind = MptcpOptions::of_subtype(subtype);
         self.mptcp.insert(kind);
         match kind {

@@ -37,8 +37,7 @@ impl ReceiveThread {
                 let sockets = lock(&self.shared.sockets);
                 sockets.iter().enumerate().filter_map(|(place, socket)| Some((place, socket.clone()?))).collect()
             };
-            let ready = self.wait(&sockets);
-            for (place, socket) in ready {
+            for (place, socket) in self.wait(&sockets) {
                 self.take(place, &socket);
             }
         }
@@ -61,11 +60,8 @@ impl ReceiveThread {
     fn take(&mut self, via: usize, socket: &PathSocket) {
         let ReceiveThread { shared, state, buffers, coalescer } = self;
         for _ in 0..BATCHES_A_TURN {
-            match socket.receive(buffers) {
-                Ok(_) => {}
-                // The socket is empty, or an ICMP error reports a closed port.
-                Err(_) => return,
-            }
+            // The socket is empty, or an ICMP error reports a closed port.
+            let Ok(_) = socket.receive(buffers) else { return };
             let now = shared.clock.now();
             for datagram in buffers.datagrams() {
                 let address = PathAddress { via, to: datagram.from, from: datagram.at };

@@ -36,14 +36,12 @@ pub(super) struct SendThread {
 
 impl SendThread {
     pub(super) fn new(shared: Arc<Shared>, changes: mpsc::SyncSender<Change>) -> SendThread {
-        let due = vec![Some(Instant::ZERO); shared.endpoint.peers()];
-        let coalescer = Coalescer::new(shared.device.offload().udp);
         SendThread {
-            shared,
             outbox: Outbox::default(),
             frame: vec![0; FRAME_BYTES],
-            due,
-            coalescer,
+            due: vec![Some(Instant::ZERO); shared.endpoint.peers()],
+            coalescer: Coalescer::new(shared.device.offload().udp),
+            shared,
             changes,
             maintenance_due: Instant::ZERO,
         }
@@ -60,7 +58,7 @@ impl SendThread {
             }
             self.take_frames(now);
             if now >= self.maintenance_due {
-                let SendThread { shared, .. } = &self;
+                let shared = &self.shared;
                 shared.endpoint.maintain(now, clock::unix_ns(), |transmit| shared.send(transmit));
                 self.maintenance_due = shared.endpoint.maintenance_due(now);
             }

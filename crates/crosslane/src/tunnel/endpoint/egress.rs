@@ -35,23 +35,6 @@ impl<'a> Transmit<'a> {
     }
 }
 
-/// Datagrams for one path, of equal length except the last.
-pub(super) struct GsoBatch<'a> {
-    tos: u8,
-    /// Length of each, in bytes.
-    pub(super) segment: usize,
-    /// They are MTU probes, which must not be fragmented.
-    pub(super) dont_fragment: bool,
-    bytes: &'a [u8],
-}
-
-impl<'a> GsoBatch<'a> {
-    /// The batch with its destination.
-    pub(super) fn transmit(&self, address: PathAddress) -> Transmit<'a> {
-        Transmit { address, tos: self.tos, segment: self.segment, may_fragment: false, bytes: self.bytes }
-    }
-}
-
 /// Collects an engine's outputs and sends them by path.
 #[derive(Default)]
 pub struct Outbox {
@@ -61,12 +44,14 @@ pub struct Outbox {
     pub(super) changes: Vec<(PathId, Liveness, String)>,
 }
 
+/// Datagrams for one path, of equal length except the last.
 #[derive(Default)]
 struct Batch {
     bytes: Vec<u8>,
     segment: usize,
     count: usize,
     tos: u8,
+    /// They are MTU probes, which must not be fragmented.
     dont_fragment: bool,
     /// The last datagram is shorter: none can follow it.
     ended: bool,
@@ -86,22 +71,25 @@ impl Outbox {
 
     /// Whether it contains a packet that must be answered: feedback is not.
     pub(super) fn expects_answer(&self) -> bool {
-        self.outputs
-            .iter()
-            .any(|output| matches!(output, Output::Send { .. } | Output::Message { number: Some(_), .. }))
+        let is_answered =
+            |output: &EngineOutput| matches!(output, Output::Send { .. } | Output::Message { number: Some(_), .. });
+        self.outputs.iter().any(is_answered)
     }
 
-    /// Sends the datagrams by path.
-    pub(super) fn send_all(&mut self, session: Option<&Session>, mut send: impl FnMut(PathId, GsoBatch<'_>)) {
-        self.send_as(session, false, &mut send);
-    }
-
-    /// As [`send_all`](Self::send_all), in GRE without key and sequence number.
-    pub(super) fn send_all_keyless(&mut self, mut send: impl FnMut(PathId, GsoBatch<'_>)) {
-        self.send_as(None, true, &mut send);
-    }
-
-    fn send_as(&mut self, session: Option<&Session>, keyless: bool, mut send: &mut impl FnMut(PathId, GsoBatch<'_>)) {
+    /// Sends the datagrams by path; `keyless`: in GRE without key and sequence number. `route` returns a path's
+    /// address, and the longest datagram known to pass it unfragmented, in bytes.
+    pub(super) fn send_all(
+        &mut self,
+        session: Option<&Session>,
+        keyless: bool,
+        route: impl Fn(PathId) -> Option<(PathAddress, usize)>,
+        mut send: impl FnMut(Transmit<'_>),
+    ) {
+        let mut send = |path, batch: &Batch, length| {
+            if let Some((address, passes)) = route(path) {
+                send(batch.transmit(address, passes, length));
+            }
+        };
         self.batches.resize_with(MAX_PATHS, Batch::default);
         for output in self.outputs.drain(..) {
             self.packet.clear();
@@ -123,8 +111,7 @@ fn write(output: &EngineOutput, keyless: bool, into: &mut Vec<u8>) -> Option<(Pa
         Output::Send { key: gre_key, number, packet } => {
             let payload = if packet.bytes.first()? >> 4 == 6 { Payload::Ipv6 } else { Payload::Ipv4 };
             let (key, sequence) = if keyless { (None, None) } else { (Some(gre_key.key()), Some(*number)) };
-            let header = Header { payload, key, sequence, checksum: false };
-            header.write(&packet.bytes, into);
+            Header { payload, key, sequence, checksum: false }.write(&packet.bytes, into);
             Some((gre_key.path, packet.tos))
         }
         Output::Message { path, number, message } => {
@@ -144,7 +131,7 @@ impl Batch {
         path: PathId,
         (tos, dont_fragment): (u8, bool),
         packet: &[u8],
-        send: &mut impl FnMut(PathId, GsoBatch<'_>),
+        send: &mut impl FnMut(PathId, &Batch, usize),
     ) {
         let begin = self.bytes.len();
         match session {
@@ -159,7 +146,7 @@ impl Batch {
         let fits = self.count < SEGMENTS_MAX && self.bytes.len() <= SEND_BYTES_MAX && length <= self.segment;
         let alike = tos == self.tos && dont_fragment == self.dont_fragment;
         if self.count > 0 && (!fits || self.ended || !alike) {
-            send(path, self.gso_batch(begin));
+            send(path, self, begin);
             self.bytes.drain(..begin);
             self.count = 0;
         }
@@ -170,19 +157,15 @@ impl Batch {
         self.count += 1;
     }
 
-    /// The batch of the first `length` bytes.
-    fn gso_batch(&self, length: usize) -> GsoBatch<'_> {
-        GsoBatch {
-            tos: self.tos,
-            segment: self.segment,
-            dont_fragment: self.dont_fragment,
-            bytes: &self.bytes[..length],
-        }
+    /// The first `length` bytes, for a path that passes datagrams of `passes` bytes.
+    fn transmit(&self, address: PathAddress, passes: usize, length: usize) -> Transmit<'_> {
+        let may_fragment = !self.dont_fragment && self.segment > passes;
+        Transmit { address, tos: self.tos, segment: self.segment, may_fragment, bytes: &self.bytes[..length] }
     }
 
-    fn flush(&mut self, path: PathId, send: &mut impl FnMut(PathId, GsoBatch<'_>)) {
+    fn flush(&mut self, path: PathId, send: &mut impl FnMut(PathId, &Batch, usize)) {
         if self.count > 0 {
-            send(path, self.gso_batch(self.bytes.len()));
+            send(path, self, self.bytes.len());
         }
         self.bytes.clear();
         self.count = 0;

@@ -39,7 +39,12 @@ impl Endpoint {
         datagram: &[u8],
     ) -> Option<Vec<u8>> {
         let Some(keys) = &self.keys else {
-            self.receive_unencrypted(state, now, address, tos, datagram);
+            // Without keys any host can impersonate the peer; a vehicle at least knows its gateway's address.
+            let peer = self.peers.first().filter(|peer| peer.at.is_none_or(|at| at == address.to));
+            let Some(peer) = peer else { return self.reject() };
+            let key = gre::read(datagram).ok().and_then(|(header, _)| header.key);
+            let path = if peer.is_rfc8086() { Some(0) } else { key.map(|key| GreKey::of_key(key).path.0) };
+            self.receive_gre(state, now, 0, path.map(|path| (path, address)), tos, datagram);
             return None;
         };
         if !is_data(datagram) {
@@ -60,34 +65,11 @@ impl Endpoint {
         }
         let Some((_, peer, session)) = &state.session else { return None };
         let peer = *peer;
-        match session.open(datagram, &mut state.plain) {
-            Ok(opened) => {
-                let plain = std::mem::take(&mut state.plain);
-                self.receive_gre(state, now, peer, Some((opened.path, address)), tos, &plain);
-                state.plain = plain;
-                None
-            }
-            Err(_) => self.reject(),
-        }
-    }
-
-    fn receive_unencrypted(
-        &self,
-        state: &mut ReceiveState,
-        now: Instant,
-        address: PathAddress,
-        tos: u8,
-        datagram: &[u8],
-    ) {
-        // Without keys any host can impersonate the peer; a vehicle at least knows
-        // its gateway's address.
-        if let Some(peer) = self.peers.first().filter(|peer| peer.at.is_none_or(|at| at == address.to)) {
-            let key = gre::read(datagram).ok().and_then(|(header, _)| header.key);
-            let path = if peer.is_rfc8086() { Some(0) } else { key.map(|key| GreKey::of_key(key).path.0) };
-            self.receive_gre(state, now, 0, path.map(|path| (path, address)), tos, datagram);
-        } else {
-            self.reject();
-        }
+        let Ok(opened) = session.open(datagram, &mut state.plain) else { return self.reject() };
+        let plain = std::mem::take(&mut state.plain);
+        self.receive_gre(state, now, peer, Some((opened.path, address)), tos, &plain);
+        state.plain = plain;
+        None
     }
 
     fn receive_gre(
@@ -101,31 +83,22 @@ impl Endpoint {
     ) {
         let Some(peer) = self.peers.get(place) else { return };
         peer.contact.on_receive(now);
-        let Ok((header, payload)) = gre::read(packet) else {
-            self.reject();
-            return;
-        };
+        let Ok((header, payload)) = gre::read(packet) else { return drop(self.reject()) };
         let key = header.key.filter(|_| !peer.is_rfc8086()).map(GreKey::of_key);
         if let Some((path, address)) = from
             && key.is_none_or(|key| key.path.0 == path)
         {
             peer.learn(path, address);
         }
-        if header.payload == Payload::Control {
-            let control = key.zip(Message::read(payload));
-            match control {
-                Some((key, message)) => {
-                    state.inputs.push((place, Input::Message { path: key.path, number: header.sequence, message }));
-                }
-                None => drop(self.reject()),
-            }
-            return;
-        }
-        let (length, bytes) = (payload.len() as u32, payload.into());
-        let packet = TunnelPacket { bytes, tos };
-        let input = match key {
-            Some(key) => Input::Arrived { key, number: header.sequence, bytes: length, packet },
-            None => Input::Keyless(packet),
+        let (number, bytes) = (header.sequence, payload.len() as u32);
+        let packet = || TunnelPacket { bytes: payload.into(), tos };
+        let input = match (key, header.payload) {
+            (key, Payload::Control) => match key.zip(Message::read(payload)) {
+                Some((key, message)) => Input::Message { path: key.path, number, message },
+                None => return drop(self.reject()),
+            },
+            (Some(key), _) => Input::Arrived { key, number, bytes, packet: packet() },
+            (None, _) => Input::Keyless(packet()),
         };
         state.inputs.push((place, input));
     }
@@ -148,20 +121,17 @@ impl Endpoint {
         let mut inputs = state.inputs.drain(..).peekable();
         while let Some((place, first)) = inputs.next() {
             let Some(peer) = self.peers.get(place) else { continue };
-            let mut tunnel = match (&peer.engine, first) {
-                (PeerEngine::Rfc8086(sender), input) => {
-                    if let Input::Keyless(packet) = input {
+            let mut tunnel = match &peer.engine {
+                PeerEngine::Multipath(tunnel) => lock(tunnel),
+                PeerEngine::Rfc8086(sender) => {
+                    if let Input::Keyless(packet) = first {
                         self.deliver_packet(peer, packet, &mut deliver);
                     }
                     wakeup = wakeup.into_iter().chain(lock(sender).next_wakeup(now)).min();
                     continue;
                 }
-                (PeerEngine::Multipath(tunnel), input) => {
-                    let mut tunnel = lock(tunnel);
-                    tunnel.handle(now, input);
-                    tunnel
-                }
             };
+            tunnel.handle(now, first);
             while let Some((_, input)) = inputs.next_if(|(other, _)| *other == place) {
                 tunnel.handle(now, input);
             }

@@ -50,7 +50,7 @@ impl Endpoint {
         EndpointStatus {
             is_initiator: self.is_initiator,
             is_encrypted: self.keys.is_some(),
-            mtu_bytes: self.peers.iter().map(|peer| peer.mtu.load(Relaxed)).min().unwrap_or(self.limits.mtu),
+            mtu_bytes: self.peers.iter().map(|peer| peer.mtu.load(Relaxed)).min().unwrap_or(self.mtu),
             peers: self.peers.iter().map(|peer| self.peer_status(now, peer)).collect(),
         }
     }

@@ -48,7 +48,7 @@ pub(super) fn read_initiation(
     let mut payload = [0; INITIATION_PAYLOAD_BYTES];
     let bytes = state.read_message(noise, &mut payload).map_err(forged)?;
     let peer: Option<[u8; KEY_BYTES]> = state.get_remote_static().and_then(|key| key.try_into().ok());
-    let peer = PublicKey::from_bytes(peer.ok_or(RejectReason::Forged)?);
+    let peer = PublicKey(peer.ok_or(RejectReason::Forged)?);
     if bytes != INITIATION_PAYLOAD_BYTES {
         return Err(RejectReason::Forged);
     }

@@ -41,16 +41,11 @@ pub enum KeyFault {
     Weak,
 }
 
-/// The public key of an endpoint. Ordered by its bytes.
+/// The public key of an endpoint. Ordered by its bytes. Weak ones are rejected only when a text is parsed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PublicKey([u8; KEY_BYTES]);
+pub struct PublicKey(pub(super) [u8; KEY_BYTES]);
 
 impl PublicKey {
-    /// The key with these bytes, for comparison with known keys: weak ones are rejected only when a text is parsed.
-    pub(super) fn from_bytes(bytes: [u8; KEY_BYTES]) -> PublicKey {
-        PublicKey(bytes)
-    }
-
     /// Its bytes, as on the wire.
     pub fn as_bytes(&self) -> &[u8; KEY_BYTES] {
         &self.0
@@ -307,7 +302,7 @@ mod tests {
 
         #[test]
         fn parsing_reverses_formatting(bytes: [u8; KEY_BYTES]) {
-            let text = PublicKey::from_bytes(bytes).to_string();
+            let text = PublicKey(bytes).to_string();
             prop_assert_eq!(text.len(), KEY_CHARACTERS);
             prop_assert_eq!(*text.parse::<PublicKey>().unwrap().as_bytes(), bytes);
         }

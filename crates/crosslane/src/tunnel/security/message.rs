@@ -47,18 +47,12 @@ pub(super) enum Message<'a> {
 impl Message<'_> {
     /// Reads a handshake message with the MAC1 of `own`.
     pub(super) fn read<'a>(datagram: &'a [u8], own: &Mac1) -> Result<Message<'a>, RejectReason> {
-        let (message, body_and_mac1) = match (datagram.split_first(), datagram.len()) {
-            (Some((&INITIATION, rest)), INITIATION_BYTES) => {
-                (Message::Initiation(&rest[..NOISE_1_BYTES]), datagram.split_at(INITIATION_BYTES - MAC1_BYTES))
-            }
-            (Some((&RESPONSE, rest)), RESPONSE_BYTES) => {
-                let (index, rest) = rest.split_first_chunk().ok_or(RejectReason::Malformed)?;
-                let message = Message::Response(Index(*index), &rest[..NOISE_2_BYTES]);
-                (message, datagram.split_at(RESPONSE_BYTES - MAC1_BYTES))
-            }
+        let (body, mac1) = datagram.split_last_chunk::<MAC1_BYTES>().ok_or(RejectReason::Malformed)?;
+        let message = match (body, datagram.len()) {
+            ([INITIATION, noise @ ..], INITIATION_BYTES) => Message::Initiation(noise),
+            ([RESPONSE, a, b, c, noise @ ..], RESPONSE_BYTES) => Message::Response(Index([*a, *b, *c]), noise),
             _ => return Err(RejectReason::Malformed),
         };
-        let (body, mac1) = body_and_mac1;
         hmac::verify(&own.0, body, mac1).map_err(|_| RejectReason::Uninvited)?;
         Ok(message)
     }

@@ -196,7 +196,7 @@ impl Security {
                 self.by_index.remove(&pending.index);
             }
             for session in peer.expire(now) {
-                self.by_index.remove(&session.index());
+                self.by_index.remove(&session.own);
             }
         }
         self.responses_sent.retain(|_, answer| now.since(answer.since) < RESPONSE_TIMEOUT);
@@ -247,15 +247,15 @@ impl Security {
         self.by_index.remove(&to);
         let transport = pending.state.into_stateless_transport_mode().map_err(|_| RejectReason::Forged)?;
         let session = Arc::new(Session::new(transport, (to, remote), now, true));
-        let displaced = self.peers.get_mut(peer).map(|peer| peer.keep(session.clone())).unwrap_or_default();
+        let displaced = from.keep(session.clone());
         self.keep(peer, &session, displaced);
         Ok(HandshakeEvent::Established { peer, session })
     }
 
     fn keep(&mut self, peer: usize, session: &Arc<Session>, displaced: Vec<Arc<Session>>) {
-        self.by_index.insert(session.index(), Owner::Session(peer, session.clone()));
+        self.by_index.insert(session.own, Owner::Session(peer, session.clone()));
         for session in displaced {
-            self.by_index.remove(&session.index());
+            self.by_index.remove(&session.own);
         }
     }
 

@@ -40,7 +40,7 @@ const MAX_DATAGRAM_BYTES: usize = 65_507;
 /// threads.
 pub struct Session {
     noise: StatelessTransportState,
-    own: Index,
+    pub(super) own: Index,
     remote: Index,
     born: Instant,
     is_initiator: bool,
@@ -156,10 +156,6 @@ impl Session {
     pub fn wants_rekey(&self, now: Instant) -> bool {
         let is_due = now.since(self.born) >= REKEY_AFTER || self.sealed.load(Ordering::Relaxed) >= REKEY_AFTER_MESSAGES;
         self.is_initiator && is_due
-    }
-
-    pub(super) fn index(&self) -> Index {
-        self.own
     }
 }
 

@@ -10,6 +10,10 @@ use socket2::Socket;
 
 /// Room for two messages of an integer and two of an address, and some more.
 const CONTROL_BYTES: usize = 160;
+/// A machine word, to which messages are padded.
+const WORD: usize = size_of::<usize>();
+/// The fields of `struct cmsghdr`: length (a machine word), level and kind.
+const HEAD: usize = WORD + 8;
 
 /// Ancillary data of one message, aligned as the kernel requires.
 #[derive(Clone, Copy, Debug)]
@@ -65,11 +69,8 @@ impl Control {
         self.len = bytes.min(CONTROL_BYTES);
     }
 
-    /// `struct cmsghdr`: length (a machine word), level, kind, then the value,
-    /// padded to a machine word. All that is pushed fits.
+    /// Appends a message. All that is pushed fits.
     fn push(&mut self, level: c_int, kind: c_int, value: &[u8]) {
-        const WORD: usize = size_of::<usize>();
-        const HEAD: usize = WORD + 8;
         let all = HEAD + value.len();
         let Some(place) = self.bytes.get_mut(self.len..self.len + all.next_multiple_of(WORD)) else { return };
         place[..WORD].copy_from_slice(&all.to_ne_bytes());
@@ -82,8 +83,6 @@ impl Control {
     /// Data of a received message: DSCP and ECN, the length of each datagram if the kernel
     /// coalesced several, and the local address that received it.
     pub(super) fn read(&self) -> (u8, Option<usize>, Option<IpAddr>) {
-        const WORD: usize = size_of::<usize>();
-        const HEAD: usize = WORD + 8;
         let (mut tos, mut segment, mut at) = (0, None, None);
         let mut rest = self.bytes();
         while let Some((head, _)) = rest.split_at_checked(HEAD) {
@@ -155,17 +154,15 @@ const fn option(level: c_int, name: c_int, value: c_int, v6_only: bool) -> Socke
     SocketOption { level, name, value, v6_only }
 }
 
-impl SocketOption {
-    /// Kernels before 5.0 have no UDP_GRO; then datagrams are received one by one.
-    pub(super) fn set(&self, socket: &Socket, v6: bool) -> io::Result<()> {
-        if self.v6_only && !v6 {
-            return Ok(());
-        }
-        let value = &raw const self.value;
+/// Sets options. Kernels before 5.0 have no UDP_GRO; then datagrams are received one by one.
+pub(super) fn set(options: &[SocketOption], socket: &Socket, v6: bool) -> io::Result<()> {
+    for SocketOption { level, name, value, .. } in options.iter().filter(|option| v6 || !option.v6_only) {
+        let (value, bytes) = (&raw const *value, size_of::<c_int>() as u32);
         // SAFETY: the value is an integer that outlives the call.
-        let done = unsafe {
-            libc::setsockopt(socket.as_raw_fd(), self.level, self.name, value.cast(), size_of::<c_int>() as u32)
-        };
-        if done == 0 || self.name == libc::UDP_GRO { Ok(()) } else { Err(io::Error::last_os_error()) }
+        let done = unsafe { libc::setsockopt(socket.as_raw_fd(), *level, *name, value.cast(), bytes) };
+        if done != 0 && *name != libc::UDP_GRO {
+            return Err(io::Error::last_os_error());
+        }
     }
+    Ok(())
 }

@@ -9,7 +9,7 @@ use socket2::Socket;
 use super::control::Control;
 
 /// Maximum messages of one call; each holds up to 64 KiB of coalesced datagrams.
-pub const MESSAGES_MAX: usize = 16;
+const MESSAGES_MAX: usize = 16;
 const MESSAGE_BYTES: usize = 1 << 16;
 
 /// Buffers for one batch, reused for the next.

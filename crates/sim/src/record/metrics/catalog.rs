@@ -82,7 +82,7 @@ pub const METRICS: &[Metric] = metrics! {
         Run(datagrams::longest_gap_ms);
     "messages.sent": "count", Neither, Both, "messages sent",
         "messages written",
-        Run(|run| Some(run.messages().len() as f64));
+        Run(|run| Some(run.records.messages.len() as f64));
     "messages.lost": "count", Low, Both, "messages never delivered",
         "messages never delivered before the run ended",
         Run(|run| Some(messages::lost(run) as f64));
@@ -103,13 +103,13 @@ pub const METRICS: &[Metric] = metrics! {
         Path(|run, path| run.sums.share(path));
     "path.NAME.bytes": "bytes", Neither, Both, "payload delivered over NAME",
         "payload delivered over this path, with retransmissions, both directions; over a wire, bytes of IP",
-        Path(|run, path| run.sums.delivered_payload_bytes().get(usize::from(path.0)).map(|&bytes| bytes as f64));
+        Path(|run, path| run.sums.delivered_payload_bytes.get(usize::from(path.0)).map(|&bytes| bytes as f64));
     "delivered_bytes": "bytes", High, Both, "delivered to the application",
         "size of the messages, or of the uploads, that were delivered completely",
         Run(|run| Some(messages::delivered_bytes(run) as f64));
     "packets.lost": "count", Low, Both, "data packets lost on a link",
         "packets with payload that a link dropped: queue full, random loss, every try failed, or link down",
-        Run(|run| Some(run.sums.lost_packets() as f64));
+        Run(|run| Some(run.sums.lost_packets as f64));
     "handover.count": "count", Neither, Both, "changes of the active paths",
         "changes of the set of active paths after the traffic has begun; decisions within 1 ms are one change",
         Run(|run| Some(run.handovers_ns.len() as f64));
@@ -124,19 +124,19 @@ pub const METRICS: &[Metric] = metrics! {
         Run(|run| run.sums.recovery_ns(run.context.end_ns).map(millis));
     "reinjected_bytes": "bytes", Low, Both, "reinjected payload",
         "payload whose data sequence numbers had been sent before over another subflow",
-        Run(|run| Some(run.sums.repeated().reinjected_bytes as f64));
+        Run(|run| Some(run.sums.repeated.reinjected_bytes as f64));
     "retransmitted_bytes": "bytes", Low, Both, "retransmitted payload",
         "payload sent again on the same subflow",
-        Run(|run| Some(run.sums.repeated().retransmitted_bytes as f64));
+        Run(|run| Some(run.sums.repeated.retransmitted_bytes as f64));
     "overhead_share": "0–1", Low, Both, "overhead (IP over payload)",
         "IP bytes sent in the traffic's direction over payload delivered, minus 1",
         Run(messages::overhead_share);
     "deadline.missed_share": "0–1", Low, Both, "deadlines missed",
         "of the objects whose deadline is within the run, those whose last byte was read later or never; traffic of kind `deadline` only, as the next six",
-        Run(|run| run.objects()?.missed_share());
+        Run(|run| Some(run.objects()?.missed_share));
     "deadline.unwritten_share": "0–1", Low, Both, "deadlines missed by the write",
         "those whose last byte the connection had not accepted by the deadline: with a large send buffer far fewer than are missed",
-        Run(|run| run.objects()?.unwritten_share());
+        Run(|run| Some(run.objects()?.unwritten_share));
     "object.completion_s.p50": "s", Neither, Both, "object completion time, median",
         "median from an object's generation to its last byte read; abandoned objects do not count",
         Run(|run| percentile(&run.objects()?.took_s, 0.5));

@@ -7,14 +7,14 @@ use super::messages::{self, longest_pause_ms, lost};
 /// Share of the sent datagrams that were never received (0 to 1).
 pub(super) fn lost_share(run: &Run) -> Option<f64> {
     run.records.duplicates?;
-    share(lost(run), run.messages().len())
+    share(lost(run), run.records.messages.len())
 }
 
 /// Share of the received datagrams that arrived after one with a higher sequence
 /// number (RFC 4737, section 3.3).
 pub(super) fn reordered_share(run: &Run) -> Option<f64> {
     run.records.duplicates?;
-    let received = run.messages().iter().filter_map(|m| Some((m.received_ns?, m.number)));
+    let received = run.records.messages.iter().filter_map(|m| Some((m.received_ns?, m.number)));
     let mut arrivals: Vec<(u64, u64)> = received.collect();
     arrivals.sort_unstable();
     let mut next_expected = 0;
@@ -30,7 +30,7 @@ pub(super) fn reordered_share(run: &Run) -> Option<f64> {
 
 /// Duplicates received, relative to the datagrams sent.
 pub(super) fn duplicated_share(run: &Run) -> Option<f64> {
-    share(run.records.duplicates? as usize, run.messages().len())
+    share(run.records.duplicates? as usize, run.records.messages.len())
 }
 
 /// Longest pause in delivery, less the period of the messages, in ms. The loss
@@ -40,9 +40,9 @@ pub(super) fn longest_gap_ms(run: &Run) -> Option<f64> {
     if run.records.duplicates.is_none() {
         return messages::longest_gap_ms(run);
     }
-    let mut times_ns: Vec<u64> = run.messages().iter().filter_map(|m| m.received_ns).collect();
+    let mut times_ns: Vec<u64> = run.records.messages.iter().filter_map(|m| m.received_ns).collect();
     let last_delivery = times_ns.iter().copied().max()?;
-    let last_sent = run.messages().last().map(|last| last.sent_ns);
+    let last_sent = run.records.messages.last().map(|last| last.sent_ns);
     times_ns.extend(last_sent.filter(|&sent_ns| sent_ns > last_delivery));
     longest_pause_ms(times_ns, run.context.period_ns)
 }

@@ -10,15 +10,15 @@ pub(super) fn delay_ms(message: &MessageRow, end_ns: u64) -> f64 {
 }
 
 pub(super) fn lost(run: &Run) -> usize {
-    run.messages().iter().filter(|m| m.received_ns.is_none()).count()
+    run.records.messages.iter().filter(|m| m.received_ns.is_none()).count()
 }
 
 pub(super) fn delivered_bytes(run: &Run) -> u64 {
-    run.messages().iter().filter(|m| m.received_ns.is_some()).map(|m| u64::from(m.size_bytes)).sum()
+    run.records.messages.iter().filter(|m| m.received_ns.is_some()).map(|m| u64::from(m.size_bytes)).sum()
 }
 
 pub(super) fn longest_gap_ms(run: &Run) -> Option<f64> {
-    let mut deliveries: Vec<u64> = run.messages().iter().filter_map(|m| m.received_ns).collect();
+    let mut deliveries: Vec<u64> = run.records.messages.iter().filter_map(|m| m.received_ns).collect();
     if lost(run) > 0 {
         deliveries.push(run.context.end_ns);
     }
@@ -33,7 +33,7 @@ pub(super) fn longest_pause_ms(mut times_ns: Vec<u64>, period_ns: u64) -> Option
 }
 
 pub(super) fn goodput_mbit_s(run: &Run) -> Option<f64> {
-    let delivered = || run.messages().iter().filter_map(|m| Some((m.received_ns?, m.size_bytes)));
+    let delivered = || run.records.messages.iter().filter_map(|m| Some((m.received_ns?, m.size_bytes)));
     let (first_ns, first_bytes) = delivered().min()?;
     let last_ns = delivered().map(|(received_ns, _)| received_ns).max()?;
     // The time starts with the delivery of the first message, so its bytes do not count.
@@ -43,6 +43,6 @@ pub(super) fn goodput_mbit_s(run: &Run) -> Option<f64> {
 
 pub(super) fn overhead_share(run: &Run) -> Option<f64> {
     let payload = delivered_bytes(run);
-    let sent = run.sums.sent_ip_bytes(run.context.direction);
+    let sent = run.sums.sent_ip_bytes[run.context.direction as usize];
     (payload > 0).then(|| sent as f64 / payload as f64 - 1.0)
 }

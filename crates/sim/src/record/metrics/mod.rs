@@ -121,10 +121,6 @@ impl<'a> Run<'a> {
         Run { records, sums, context, awaited, delays_ms, handovers_ns }
     }
 
-    fn messages(&self) -> &[MessageRow] {
-        self.records.messages
-    }
-
     fn objects(&self) -> Option<&Objects> {
         self.context.objects.as_ref()
     }
@@ -166,28 +162,18 @@ pub fn measure(
 /// Ordered by time, path, direction.
 pub fn throughput(packets: &[PacketRow]) -> Vec<ThroughputRow> {
     let mut repeats = Repeats::default();
-    let mut bins: BTreeMap<(u64, PathId, Direction), (u64, u64, u64)> = BTreeMap::new();
+    let mut bins: BTreeMap<(u64, PathId, Direction), ThroughputRow> = BTreeMap::new();
     for packet in packets {
         let reinjected = repeats.note(packet).reinjected_bytes;
-        let Some(delivered_ns) = packet.delivered_ns else {
-            continue;
-        };
-        let begin = delivered_ns - delivered_ns % THROUGHPUT_BIN_NS;
-        let bin = bins.entry((begin, packet.path, packet.direction)).or_default();
-        bin.0 += u64::from(packet.ip_bytes);
-        bin.1 += u64::from(packet.payload_bytes);
-        bin.2 += reinjected;
+        let Some(delivered_ns) = packet.delivered_ns else { continue };
+        let (t_ns, path, direction) = (delivered_ns - delivered_ns % THROUGHPUT_BIN_NS, packet.path, packet.direction);
+        let empty = ThroughputRow { t_ns, path, direction, ip_bytes: 0, payload_bytes: 0, reinjected_bytes: 0 };
+        let bin = bins.entry((t_ns, path, direction)).or_insert(empty);
+        bin.ip_bytes += u64::from(packet.ip_bytes);
+        bin.payload_bytes += u64::from(packet.payload_bytes);
+        bin.reinjected_bytes += reinjected;
     }
-    bins.into_iter()
-        .map(|((t_ns, path, direction), (ip_bytes, payload_bytes, reinjected_bytes))| ThroughputRow {
-            t_ns,
-            path,
-            direction,
-            ip_bytes,
-            payload_bytes,
-            reinjected_bytes,
-        })
-        .collect()
+    bins.into_values().collect()
 }
 
 fn millis(nanos: u64) -> f64 {

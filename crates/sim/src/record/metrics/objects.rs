@@ -8,9 +8,10 @@ use crate::scenario::Scenario;
 /// Results of the objects whose deadline is within the run.
 #[derive(Clone, Debug)]
 pub struct Objects {
-    due: usize,
-    missed: usize,
-    unwritten: usize,
+    /// Share whose last byte was not read by the deadline; not a number without objects.
+    pub(super) missed_share: f64,
+    /// Share whose last byte the connection had not accepted by then.
+    pub(super) unwritten_share: f64,
     /// Times from generation to the last byte read, ascending, in s.
     pub(super) took_s: Vec<f64>,
     /// Times from generation to the last byte accepted by the connection, ascending, in s.
@@ -32,13 +33,13 @@ impl Objects {
             due.iter().map(|object| Some(at(object)? - object.sent_ns)).collect()
         };
         let (took_ns, write_ns) = (times_ns(|object| object.received_ns), times_ns(|object| object.written_ns));
-        let late = |times_ns: &[Option<u64>]| {
-            times_ns.iter().filter(|took_ns| took_ns.is_none_or(|took_ns| took_ns > deadline_ns)).count()
+        let late_share = |times_ns: &[Option<u64>]| {
+            let late = times_ns.iter().filter(|took_ns| took_ns.is_none_or(|took_ns| took_ns > deadline_ns));
+            late.count() as f64 / due.len() as f64
         };
         Some(Objects {
-            due: due.len(),
-            missed: late(&took_ns),
-            unwritten: late(&write_ns),
+            missed_share: late_share(&took_ns),
+            unwritten_share: late_share(&write_ns),
             took_s: sorted_s(took_ns),
             write_s: sorted_s(write_ns),
             byte_costs: (!scenario.service.cost_per_gb.is_empty()).then(|| scenario.unit_costs()),
@@ -46,17 +47,9 @@ impl Objects {
         })
     }
 
-    pub(super) fn missed_share(&self) -> Option<f64> {
-        Some(self.missed as f64 / self.due as f64)
-    }
-
-    pub(super) fn unwritten_share(&self) -> Option<f64> {
-        Some(self.unwritten as f64 / self.due as f64)
-    }
-
     pub(super) fn cost(&self, sums: &PacketSums) -> Option<f64> {
         let costs = self.byte_costs.as_ref()?;
-        Some(sums.delivered_payload_bytes().iter().zip(costs).map(|(&bytes, cost)| bytes as f64 * cost).sum())
+        Some(sums.delivered_payload_bytes.iter().zip(costs).map(|(&bytes, cost)| bytes as f64 * cost).sum())
     }
 
     pub(super) fn optimal_cost(&self) -> Option<f64> {

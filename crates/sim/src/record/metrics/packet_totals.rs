@@ -17,14 +17,17 @@ const ACK: u8 = 16;
 
 /// Totals over the packets of a run. Packets may be [added](Self::note) in order
 /// of entry or of exit (dropped ones: of the drop).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct PacketSums {
+    /// Payload bytes that were sent before.
+    pub repeated: Repeat,
+    /// Payload bytes that each path delivered, in both directions.
+    pub delivered_payload_bytes: Vec<u64>,
+    /// Packets with payload that a link dropped, for any reason.
+    pub lost_packets: u64,
+    /// IP bytes that entered links, by [`Direction`].
+    pub sent_ip_bytes: [u64; 2],
     repeats: Repeats,
-    repeated: Repeat,
-    delivered_payload_bytes: Vec<u64>,
-    lost_packets: u64,
-    sent_up_bytes: u64,
-    sent_down_bytes: u64,
     acknowledged_ns: Option<u64>,
     joined_ns: Option<u64>,
     detector: Option<RecoveryDetector>,
@@ -33,16 +36,11 @@ pub struct PacketSums {
 impl PacketSums {
     /// Empty totals of a run with this number of paths.
     pub fn new(paths: usize, recovery: Option<Recovery>) -> PacketSums {
+        let detector = |rule| RecoveryDetector { rule, good_ns: None, lost: false, recoveries: Vec::new() };
         PacketSums {
-            repeats: Repeats::default(),
-            repeated: Repeat::default(),
             delivered_payload_bytes: vec![0; paths],
-            lost_packets: 0,
-            sent_up_bytes: 0,
-            sent_down_bytes: 0,
-            acknowledged_ns: None,
-            joined_ns: None,
-            detector: recovery.map(RecoveryDetector::new),
+            detector: recovery.map(detector),
+            ..PacketSums::default()
         }
     }
 
@@ -51,20 +49,13 @@ impl PacketSums {
         let repeat = self.repeats.note(packet);
         self.repeated.reinjected_bytes += repeat.reinjected_bytes;
         self.repeated.retransmitted_bytes += repeat.retransmitted_bytes;
-        match packet.direction {
-            Direction::Up => self.sent_up_bytes += u64::from(packet.ip_bytes),
-            Direction::Down => self.sent_down_bytes += u64::from(packet.ip_bytes),
-        }
-        if packet.delivered_ns.is_some()
-            && let Some(sum) = self.delivered_payload_bytes.get_mut(usize::from(packet.path.0))
-        {
-            *sum += u64::from(packet.payload_bytes);
-        }
-        self.lost_packets += u64::from(packet.drop.is_some() && packet.payload_bytes > 0);
+        let payload_bytes = u64::from(packet.payload_bytes);
+        let delivered_bytes = if packet.delivered_ns.is_some() { payload_bytes } else { 0 };
+        let lost = u64::from(packet.drop.is_some() && payload_bytes > 0);
+        self.note_count(packet.path, packet.direction, [packet.ip_bytes.into(), delivered_bytes], lost);
         self.note_join(packet);
-        if packet.payload_bytes > 0
-            && let Some(detector) = &mut self.detector
-        {
+        let counts = |detector: &&mut RecoveryDetector| payload_bytes > 0 && detector.rule.path == packet.path;
+        if let Some(detector) = self.detector.as_mut().filter(counts) {
             detector.note_data(packet);
         }
     }
@@ -78,11 +69,7 @@ impl PacketSums {
         [sent_bytes, delivered_bytes]: [u64; 2],
         lost_packets: u64,
     ) {
-        let sent = match direction {
-            Direction::Up => &mut self.sent_up_bytes,
-            Direction::Down => &mut self.sent_down_bytes,
-        };
-        *sent += sent_bytes;
+        self.sent_ip_bytes[direction as usize] += sent_bytes;
         if let Some(sum) = self.delivered_payload_bytes.get_mut(usize::from(path.0)) {
             *sum += delivered_bytes;
         }
@@ -91,7 +78,7 @@ impl PacketSums {
 
     /// Adds a sample; call it before adding the packets that enter later.
     pub fn note_sample(&mut self, sample: &SampleRow) {
-        if let Some(detector) = &mut self.detector {
+        if let Some(detector) = self.detector.as_mut().filter(|detector| detector.rule.path == sample.path) {
             detector.note_sample(sample);
         }
     }
@@ -102,29 +89,6 @@ impl PacketSums {
         let total: u64 = self.delivered_payload_bytes.iter().sum();
         let part = *self.delivered_payload_bytes.get(usize::from(path.0))?;
         (total > 0).then(|| part as f64 / total as f64)
-    }
-
-    /// Payload bytes that each path delivered, in both directions.
-    pub fn delivered_payload_bytes(&self) -> &[u64] {
-        &self.delivered_payload_bytes
-    }
-
-    /// Packets with payload that a link dropped, for any reason.
-    pub fn lost_packets(&self) -> u64 {
-        self.lost_packets
-    }
-
-    /// IP bytes that entered links in this direction.
-    pub fn sent_ip_bytes(&self, direction: Direction) -> u64 {
-        match direction {
-            Direction::Up => self.sent_up_bytes,
-            Direction::Down => self.sent_down_bytes,
-        }
-    }
-
-    /// Payload bytes that were sent before.
-    pub fn repeated(&self) -> Repeat {
-        self.repeated
     }
 
     /// Time from the first data acknowledgement at the vehicle to its first SYN
@@ -154,7 +118,7 @@ impl PacketSums {
     }
 }
 
-/// Detects losses and recoveries of a path.
+/// Detects losses and recoveries, from the samples and data of its path.
 #[derive(Clone, Debug)]
 struct RecoveryDetector {
     rule: Recovery,
@@ -172,14 +136,7 @@ struct Recovered {
 }
 
 impl RecoveryDetector {
-    fn new(rule: Recovery) -> RecoveryDetector {
-        RecoveryDetector { rule, good_ns: None, lost: false, recoveries: Vec::new() }
-    }
-
     fn note_sample(&mut self, sample: &SampleRow) {
-        if sample.path != self.rule.path {
-            return;
-        }
         self.lost |= self.good_ns.is_some_and(|good_ns| sample.t_ns >= good_ns + LOSS_NS);
         if self.lost && sample.rssi_dbm >= self.rule.leave_dbm + self.rule.hysteresis_db {
             self.recoveries.push(Recovered { from_ns: sample.t_ns, data_ns: None });
@@ -193,9 +150,6 @@ impl RecoveryDetector {
     /// Updates the recoveries, from the newest back to the first one that had
     /// data before this packet.
     fn note_data(&mut self, packet: &PacketRow) {
-        if packet.path != self.rule.path {
-            return;
-        }
         for recovery in self.recoveries.iter_mut().rev().filter(|recovery| packet.t_ns >= recovery.from_ns) {
             if recovery.data_ns.is_some_and(|data_ns| data_ns <= packet.t_ns) {
                 break;

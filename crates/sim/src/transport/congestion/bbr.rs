@@ -39,15 +39,22 @@ const AGGREGATION_MAX_S: f64 = 0.1;
 /// options: on a subflow BBR paces 1.7 % faster than intended).
 const SEGMENT_BYTES: f64 = 1448.0;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Mode {
+    #[default]
     Startup,
     Drain,
-    ProbeRate { phase: usize, since: Instant },
-    ProbeRtt { until: Option<Instant>, round_over: bool },
+    ProbeRate {
+        phase: usize,
+        since: Instant,
+    },
+    ProbeRtt {
+        until: Option<Instant>,
+        round_over: bool,
+    },
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Bbr {
     mode: Mode,
     /// (round, segments per second), descending: the front is the maximum.
@@ -79,29 +86,6 @@ struct Aggregation {
     /// Maximum of the current window of rounds, and of the previous one.
     max: [f64; 2],
     rounds: u32,
-}
-
-impl Default for Bbr {
-    fn default() -> Bbr {
-        Bbr {
-            mode: Mode::Startup,
-            rates: VecDeque::new(),
-            round: 0,
-            round_ends: 0,
-            round_start: false,
-            min_rtt: None,
-            min_rtt_at: Instant::ZERO,
-            full_rate: 0.0,
-            full_rounds: 0,
-            filled: false,
-            restarts_from_idle: false,
-            pace: None,
-            window_before: 0,
-            recovery: RecoveryState::None,
-            conserves_packets: false,
-            aggregation: Aggregation::default(),
-        }
-    }
 }
 
 impl Bbr {

@@ -2,7 +2,7 @@
 
 use crosslane_core::time::Duration;
 
-use super::Algorithm;
+use super::Congestion;
 
 /// State of one subflow.
 #[derive(Clone, Copy, Debug)]
@@ -35,10 +35,10 @@ impl Coupled {
 }
 
 /// The increase of member `own`.
-pub fn couple(algorithm: Algorithm, members: &[Member], own: usize) -> Coupled {
+pub fn couple(algorithm: Congestion, members: &[Member], own: usize) -> Coupled {
     match algorithm {
-        Algorithm::Lia => lia(members),
-        Algorithm::Olia => olia(members, own),
+        Congestion::Lia => lia(members),
+        Congestion::Olia => olia(members, own),
         _ => Coupled::default(),
     }
 }
@@ -55,10 +55,7 @@ fn olia(members: &[Member], own: usize) -> Coupled {
     let sum: f64 = members.iter().map(weight).sum();
     let Some(own_member) = members.get(own).filter(|_| sum > 0.0) else { return Coupled::default() };
     let each = weight(own_member) / seconds(own_member) / (sum * sum);
-    let quality = |m: &Member| {
-        let interval = m.loss_interval as f64;
-        interval * interval / seconds(m)
-    };
+    let quality = |m: &Member| m.loss_interval as f64 * m.loss_interval as f64 / seconds(m);
     let best = members.iter().map(quality).fold(0.0, f64::max);
     let widest = members.iter().map(|m| m.window).max().unwrap_or(0);
     let is_best = |m: &Member| quality(m) >= best;

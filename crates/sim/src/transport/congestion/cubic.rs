@@ -21,12 +21,12 @@ const HYSTART_SPACING: Duration = Duration::from_millis(2);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cubic {
     last_max: f64,
-    epoch: Option<Epoch>,
+    pub(super) epoch: Option<Epoch>,
     round: Round,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Epoch {
+pub(super) struct Epoch {
     began: Instant,
     origin: f64,
     k_s: f64,
@@ -47,7 +47,7 @@ impl Cubic {
     /// Updates HyStart's round.
     pub(super) fn note_rtt(&mut self, ack: &Ack) {
         if ack.una > self.round.end {
-            self.round = Round { began: ack.now, last_ack: ack.now, end: ack.next, min: None, samples: 0 };
+            self.round = Round { began: ack.now, last_ack: ack.now, end: ack.next, ..Round::default() };
         }
         if let Some(rtt) = ack.rtt {
             self.round.min = Some(self.round.min.map_or(rtt, |min| min.min(rtt)));
@@ -109,9 +109,5 @@ impl Cubic {
         self.last_max = if current < self.last_max { current * (1.0 + BETA) / 2.0 } else { current };
         self.epoch = None;
         (current * BETA) as u32
-    }
-
-    pub(super) fn forget_epoch(&mut self) {
-        self.epoch = None;
     }
 }

@@ -1,6 +1,7 @@
 //! Congestion control of one subflow.
 
 use crosslane_core::time::{Duration, Instant};
+use serde::{Deserialize, Serialize};
 
 mod bbr;
 mod coupled;
@@ -17,26 +18,21 @@ pub const INITIAL_WINDOW: u32 = 10;
 /// Minimum slow-start threshold, in segments.
 const MIN_SSTHRESH: u32 = 2;
 
-/// A congestion control algorithm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Algorithm {
-    /// RFC 5681.
-    Reno,
-    /// RFC 9438 as in Linux, with HyStart.
+/// Congestion control, set per socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Congestion {
+    /// CUBIC (RFC 9438) as in Linux, with HyStart.
+    #[default]
     Cubic,
-    /// Linked increases (RFC 6356).
-    Lia,
-    /// Opportunistic linked increases (Khalili et al., CoNEXT 2012).
-    Olia,
-    /// A model of BBR version 1 (Cardwell et al., ACM Queue 2016).
+    /// Reno (RFC 5681).
+    Reno,
+    /// BBR; the simulator has a model of version 1 (Cardwell et al., ACM Queue 2016).
     Bbr,
-}
-
-impl Algorithm {
-    /// True if the increase depends on the other subflows.
-    pub fn is_coupled(self) -> bool {
-        matches!(self, Algorithm::Lia | Algorithm::Olia)
-    }
+    /// Linked increases (RFC 6356; simulator only).
+    Lia,
+    /// Opportunistic linked increases (Khalili et al., CoNEXT 2012; simulator only).
+    Olia,
 }
 
 /// Input of an acknowledgement.
@@ -81,12 +77,12 @@ enum Law {
 
 impl Control {
     /// The control of a new subflow.
-    pub fn new(algorithm: Algorithm) -> Control {
+    pub fn new(algorithm: Congestion) -> Control {
         let law = match algorithm {
-            Algorithm::Reno => Law::Reno,
-            Algorithm::Cubic => Law::Cubic(Cubic::default()),
-            Algorithm::Lia | Algorithm::Olia => Law::Coupled,
-            Algorithm::Bbr => Law::Bbr(Box::default()),
+            Congestion::Reno => Law::Reno,
+            Congestion::Cubic => Law::Cubic(Cubic::default()),
+            Congestion::Lia | Congestion::Olia => Law::Coupled,
+            Congestion::Bbr => Law::Bbr(Box::default()),
         };
         Control { window: INITIAL_WINDOW, ssthresh: u32::MAX, fraction: 0.0, law, acked_since: [0; 2] }
     }
@@ -219,7 +215,7 @@ impl Control {
         let restart = INITIAL_WINDOW.min(self.window);
         self.window = (self.window >> timeouts.min(31)).max(restart);
         if let Law::Cubic(cubic) = &mut self.law {
-            cubic.forget_epoch();
+            cubic.epoch = None;
         }
     }
 }

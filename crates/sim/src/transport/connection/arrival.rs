@@ -3,7 +3,7 @@
 use crosslane_core::mptcp::{AddressId, Event};
 use crosslane_core::time::Instant;
 
-use super::super::congestion::{Coupled, Member, couple};
+use super::super::congestion::{Congestion, Coupled, Member, couple};
 use super::super::receiver::Mapping;
 use super::super::segment::{ACK, FIN, MptcpOptions, PSH, SYN, Segment};
 use super::super::subflow::{Phase, Subflow};
@@ -36,8 +36,7 @@ impl Endpoint {
 
     /// Opens a subflow at the server for a SYN.
     fn accept(&mut self, now: Instant, segment: &Segment) -> Option<usize> {
-        let opens = !self.client && segment.flags & (SYN | ACK) == SYN && self.subflows.len() < MAX_SUBFLOWS;
-        if !opens {
+        if self.client || segment.flags & (SYN | ACK) != SYN || self.subflows.len() >= MAX_SUBFLOWS {
             return None;
         }
         let join = segment.options.contains(MptcpOptions::JOIN);
@@ -68,14 +67,10 @@ impl Endpoint {
         let first = subflow.phase == Phase::Opening;
         if first {
             subflow.phase = Phase::Open;
-            let once = subflow.retry.attempts == 0;
-            let began = if once { subflow.retry.first } else { sent };
+            let began = if subflow.retry.attempts == 0 { subflow.retry.first } else { sent };
             subflow.tx.begin(now, now.since(began));
-            subflow.retry.end();
             subflow.usable = !subflow.join;
-            if subflow.join {
-                subflow.retry.at = Some(now + subflow.tx.rtt().smoothed().unwrap_or_default() * 2);
-            }
+            subflow.retry.at = subflow.join.then(|| now + subflow.smoothed_rtt() * 2);
         }
         self.send_third(place);
         if first {
@@ -100,25 +95,17 @@ impl Endpoint {
         let subflow = &mut self.subflows[place];
         match subflow.phase {
             Phase::Accepted if segment.flags & ACK != 0 => {
-                subflow.phase = Phase::Open;
-                subflow.usable = true;
-                let once = subflow.retry.attempts == 0;
-                let began = subflow.retry.first;
-                if once {
-                    subflow.tx.begin(now, now.since(began));
+                (subflow.phase, subflow.usable, subflow.retry.at) = (Phase::Open, true, None);
+                if subflow.retry.attempts == 0 {
+                    subflow.tx.begin(now, now.since(subflow.retry.first));
                 }
-                subflow.retry.end();
-                let join = subflow.join;
                 self.report_opened(place);
-                if join {
+                if self.subflows[place].join {
                     // RFC 8684 §3.2: the initiator may send after the fourth segment.
                     self.send_ack(place);
                 }
             }
-            Phase::Open if self.client => {
-                subflow.usable = true;
-                subflow.retry.end();
-            }
+            Phase::Open if self.client => (subflow.usable, subflow.retry.at) = (true, None),
             // The fourth segment was lost.
             Phase::Open if segment.options.contains(MptcpOptions::JOIN) => self.send_ack(place),
             _ => {}
@@ -143,9 +130,10 @@ impl Endpoint {
         let coupled = self.coupled(place);
         self.subflows[place].tx.on_ack(now, segment.ack, segment.sack, segment.echo, &coupled);
         if self.settings.protocol == Protocol::Tcp {
-            let una = self.subflows[place].tx.acked_data();
-            self.data.extend(una + segment.window);
-            self.on_data_ack(now, place, una);
+            // Its sequence numbers are data sequence numbers.
+            let acknowledged = self.subflows[place].tx.una - 1;
+            self.data.extend(acknowledged + segment.window);
+            self.on_data_ack(now, place, acknowledged);
         }
     }
 
@@ -154,16 +142,21 @@ impl Endpoint {
             return;
         }
         self.frags.acknowledge(data_ack);
-        if !self.established && self.client {
-            self.established = true;
-            let subflow = self.named(&self.subflows[place]);
-            if self.settings.protocol == Protocol::Mptcp {
-                self.events.push_back(Event::Established { token: self.token, subflow, server_side: false });
-            }
+        if self.client {
+            self.establish(place);
         }
         // Linux `__mptcp_clean_una`: progress restarts the timer.
-        let all = self.data.acknowledged() == self.frags.written();
+        let all = self.data.acknowledged == self.frags.written;
         self.timer.restart(now, self.settings.ticks, all);
+    }
+
+    /// Notes that the peer has acknowledged data on a subflow.
+    fn establish(&mut self, place: usize) {
+        let before = std::mem::replace(&mut self.established, true);
+        if !before && self.settings.protocol == Protocol::Mptcp {
+            let subflow = self.named(&self.subflows[place]);
+            self.events.push_back(Event::Established { token: self.token, subflow, server_side: !self.client });
+        }
     }
 
     fn on_payload(&mut self, now: Instant, place: usize, segment: &Segment) {
@@ -171,24 +164,18 @@ impl Endpoint {
             return;
         }
         // Linux `check_fully_established`: data with a mapping counts as an acknowledgement.
-        if !self.established {
-            self.established = true;
-            let subflow = self.named(&self.subflows[place]);
-            if self.settings.protocol == Protocol::Mptcp {
-                self.events.push_back(Event::Established { token: self.token, subflow, server_side: !self.client });
-            }
-        }
+        self.establish(place);
         let mapping = Mapping { dsn: segment.dsn.unwrap_or(segment.seq - 1), len: u64::from(segment.payload) };
         let mut ordered = Vec::new();
-        self.subflows[place].rx.measure(now, segment.echo, mapping.len);
-        self.subflows[place].rx.receive(now, segment.seq, mapping, segment.flags & PSH != 0, &mut ordered);
+        let rx = &mut self.subflows[place].rx;
+        rx.measure(now, segment.echo, mapping.len);
+        rx.receive(now, segment.seq, mapping, segment.flags & PSH != 0, &mut ordered);
         let mut read = false;
         for mapping in ordered {
             read |= self.receive_queue.add(mapping);
         }
         if read {
-            let longest = self.subflows.iter().filter_map(|subflow| subflow.rx.rtt()).max();
-            if let Some(rtt) = longest {
+            if let Some(rtt) = self.subflows.iter().filter_map(|subflow| subflow.rx.rtt).max() {
                 self.receive_queue.measure(now, rtt);
             }
             // The reader empties the queues of all subflows.
@@ -198,13 +185,13 @@ impl Endpoint {
 
     /// Handles the peer's FIN: closes the subflow and re-injects its data.
     fn on_fin(&mut self, now: Instant, place: usize) {
-        let subflow = self.subflows.remove(place);
-        if subflow.phase == Phase::Closing {
+        if self.subflows[place].phase == Phase::Closing {
+            self.subflows.remove(place);
             return;
         }
+        self.report_closed(place, 0);
+        let subflow = self.subflows.remove(place);
         self.segments.push_back(self.segment_of(&subflow, FIN | ACK));
-        let named = self.named(&subflow);
-        self.events.push_back(Event::SubflowClosed { token: self.token, subflow: named, error: 0 });
         self.reinject(now);
     }
 
@@ -214,20 +201,19 @@ impl Endpoint {
         let of = |subflow: &Subflow| subflow.phase == Phase::Open && self.named(subflow).remote_id == id;
         let places: Vec<usize> = (0..self.subflows.len()).filter(|&place| of(&self.subflows[place])).collect();
         for place in places {
-            let subflow = self.named(&self.subflows[place]);
-            self.events.push_back(Event::SubflowClosed { token: self.token, subflow, error: 0 });
+            self.report_closed(place, 0);
             self.close(now, place);
         }
     }
 
     fn coupled(&self, place: usize) -> Coupled {
-        if !self.settings.algorithm.is_coupled() {
+        if !matches!(self.settings.algorithm, Congestion::Lia | Congestion::Olia) {
             return Coupled::default();
         }
         let member = |subflow: &Subflow| Member {
-            window: subflow.tx.control().window,
-            rtt: subflow.tx.rtt().smoothed().unwrap_or_default(),
-            loss_interval: subflow.tx.control().loss_interval(),
+            window: subflow.tx.control.window,
+            rtt: subflow.smoothed_rtt(),
+            loss_interval: subflow.tx.control.loss_interval(),
         };
         let open = |subflow: &&Subflow| subflow.is_usable();
         let own = self.subflows[..place].iter().filter(open).count();

@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
-use crosslane_core::mptcp::{AddressId, Command, Event};
+use crosslane_core::mptcp::{AddressId, Command};
 use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
 
-use super::super::subflow::Phase;
+use super::super::subflow::{Phase, Subflow};
 use super::{Endpoint, MAX_SUBFLOWS, Protocol, SERVER_ADDRESS, vehicle_address};
 
 impl Endpoint {
@@ -27,8 +27,7 @@ impl Endpoint {
             }
             Command::DestroySubflow { local, remote, .. } => {
                 let Some(place) = self.place(local, remote) else { return false };
-                let subflow = self.named(&self.subflows[place]);
-                self.events.push_back(Event::SubflowClosed { token: self.token, subflow, error: 0 });
+                self.report_closed(place, 0);
                 match self.subflows[place].phase {
                     Phase::Opening => drop(self.subflows.remove(place)),
                     _ => self.close(now, place),
@@ -64,11 +63,8 @@ impl Endpoint {
     /// backup.
     fn withdraw(&mut self, id: AddressId) -> bool {
         let known = self.subflows.iter().any(|subflow| self.named(subflow).local_id == id);
-        let others = 0..self.subflows.len();
-        let others = others.filter(|&place| {
-            let subflow = &self.subflows[place];
-            subflow.phase == Phase::Open && self.named(subflow).local_id != id
-        });
+        let other = |subflow: &Subflow| subflow.phase == Phase::Open && self.named(subflow).local_id != id;
+        let others = (0..self.subflows.len()).filter(|&place| other(&self.subflows[place]));
         let over = others.min_by_key(|&place| self.subflows[place].backup[0]);
         if let Some(place) = over.filter(|_| known) {
             self.send_removal(place, id);

@@ -9,28 +9,15 @@ use super::super::clock::Ticks;
 /// 8684, section 3.3.2).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DataWindow {
-    acknowledged: u64,
-    sent: u64,
+    /// The first number that is not acknowledged.
+    pub acknowledged: u64,
+    /// The first number that was never sent.
+    pub sent: u64,
     /// Right edge of the peer's receive window.
     edge: u64,
 }
 
 impl DataWindow {
-    /// The first number that is not acknowledged.
-    pub fn acknowledged(&self) -> u64 {
-        self.acknowledged
-    }
-
-    /// The first number that was never sent.
-    pub fn sent(&self) -> u64 {
-        self.sent
-    }
-
-    /// Data up to this number was sent.
-    pub fn note_sent(&mut self, end: u64) {
-        self.sent = self.sent.max(end);
-    }
-
     /// The peer accepts data up to `edge`; the window never shrinks.
     pub fn extend(&mut self, edge: u64) {
         self.edge = self.edge.max(edge);
@@ -62,11 +49,6 @@ pub(super) struct RetransmitTimer {
 }
 
 impl RetransmitTimer {
-    /// A timer that is not running.
-    pub fn new(interval: Duration) -> RetransmitTimer {
-        RetransmitTimer { at: None, interval }
-    }
-
     /// Starts it unless it is running.
     pub fn start(&mut self, now: Instant, ticks: Ticks) {
         self.at = self.at.or_else(|| Some(ticks.after(now, self.interval)));
@@ -89,11 +71,10 @@ mod tests {
 
     #[test]
     fn only_new_acknowledgements_of_what_was_sent_count() {
-        let mut window = DataWindow::default();
-        window.note_sent(1000);
+        let mut window = DataWindow { sent: 1000, ..DataWindow::default() };
         assert!(!window.acknowledge(1001), "never sent");
         assert!(window.acknowledge(600) && !window.acknowledge(600) && !window.acknowledge(500));
-        assert_eq!((window.acknowledged(), window.sent()), (600, 1000));
+        assert_eq!((window.acknowledged, window.sent), (600, 1000));
     }
 
     #[test]
@@ -107,7 +88,7 @@ mod tests {
     #[test]
     fn the_timer_runs_on_when_started_twice_and_expires_once() {
         let (ticks, ms) = (Ticks::new(0.0), Instant::from_millis);
-        let mut timer = RetransmitTimer::new(Duration::from_millis(200));
+        let mut timer = RetransmitTimer { at: None, interval: Duration::from_millis(200) };
         timer.start(ms(0), ticks);
         let first = timer.at;
         timer.start(ms(100), ticks);

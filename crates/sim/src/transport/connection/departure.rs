@@ -1,10 +1,10 @@
 //! Transmission of segments.
 
-use crosslane_core::mptcp::{AddressId, Event};
+use crosslane_core::mptcp::AddressId;
 use crosslane_core::time::Instant;
 
 use super::super::segment::{ACK, FIN, MptcpOptions, PSH, SYN, Segment};
-use super::super::subflow::{Phase, Subflow};
+use super::super::subflow::{Phase, RetryTimer, Subflow};
 use super::{Endpoint, Protocol};
 
 /// `errno` of a subflow whose handshake was not answered (ETIMEDOUT).
@@ -17,16 +17,15 @@ impl Endpoint {
             if matches!(self.subflows[place].phase, Phase::Opening | Phase::Accepted) {
                 continue;
             }
-            while let Some(outgoing) = self.subflows[place].tx.poll(now) {
-                let mut segment = self.acknowledge_with(place, ACK);
-                segment.seq = outgoing.seq;
-                segment.payload = outgoing.mapping.len as u16;
-                segment.flags |= if outgoing.pushed { PSH } else { 0 };
+            while let Some(sent) = self.subflows[place].tx.poll(now) {
+                let flags = if sent.pushed { ACK | PSH } else { ACK };
+                let mut segment = self.acknowledge_with(place, flags);
+                segment.seq = sent.seq;
+                segment.payload = sent.mapping.len as u16;
                 if self.settings.protocol == Protocol::Mptcp {
-                    segment.dsn = Some(outgoing.mapping.dsn);
+                    segment.dsn = Some(sent.mapping.dsn);
                     let begins = !self.established && self.client;
-                    let option = if begins { MptcpOptions::CAPABLE } else { MptcpOptions::DSS };
-                    segment.options = option;
+                    segment.options = if begins { MptcpOptions::CAPABLE } else { MptcpOptions::DSS };
                 }
                 self.segments.push_back(segment);
             }
@@ -57,25 +56,24 @@ impl Endpoint {
 
     /// Sends the vehicle's SYN.
     pub(super) fn send_syn(&mut self, place: usize) {
-        let subflow = &self.subflows[place];
-        let segment = Segment { seq: 0, ack: 0, ..self.segment_of(subflow, SYN) };
-        self.segments.push_back(self.with_handshake_option(segment, place));
+        let segment = Segment { seq: 0, ..self.segment_of(&self.subflows[place], SYN) };
+        self.send_handshake(place, segment);
     }
 
     pub(super) fn send_syn_ack(&mut self, place: usize) {
         let subflow = &self.subflows[place];
         let window = self.receive_queue.clone().advertise().1;
         let segment = Segment { seq: 0, ack: 1, window, echo: subflow.echo, ..self.segment_of(subflow, SYN | ACK) };
-        self.segments.push_back(self.with_handshake_option(segment, place));
+        self.send_handshake(place, segment);
     }
 
     /// Sends the third segment of a handshake.
     pub(super) fn send_third(&mut self, place: usize) {
         let segment = Segment { data_ack: None, ..self.acknowledge_with(place, ACK) };
-        self.segments.push_back(self.with_handshake_option(segment, place));
+        self.send_handshake(place, segment);
     }
 
-    fn with_handshake_option(&self, mut segment: Segment, place: usize) -> Segment {
+    fn send_handshake(&mut self, place: usize, mut segment: Segment) {
         let subflow = &self.subflows[place];
         segment.options = match (self.settings.protocol, subflow.join) {
             (Protocol::Tcp, _) => MptcpOptions::default(),
@@ -83,7 +81,7 @@ impl Endpoint {
             (Protocol::Mptcp, false) => MptcpOptions::CAPABLE,
         };
         segment.backup = subflow.join.then_some(subflow.backup[0]);
-        segment
+        self.segments.push_back(segment);
     }
 
     /// A segment that acknowledges the data received.
@@ -129,46 +127,40 @@ impl Endpoint {
         for place in 0..self.subflows.len() {
             let subflow = &mut self.subflows[place];
             if subflow.phase == Phase::Closing && subflow.retry.at.is_none() && subflow.tx.is_empty() {
-                subflow.retry.begin(now);
-                let segment = self.acknowledge_with(place, FIN | ACK);
-                self.segments.push_back(segment);
+                subflow.retry = RetryTimer::begin(now);
+                self.send_fin(place);
             }
         }
+    }
+
+    fn send_fin(&mut self, place: usize) {
+        let segment = self.acknowledge_with(place, FIN | ACK);
+        self.segments.push_back(segment);
     }
 
     /// Retransmits SYNs, SYN/ACKs and FINs that were not answered in time.
     pub(super) fn retry_handshakes(&mut self, now: Instant) {
         let mut place = 0;
-        while place < self.subflows.len() {
-            let subflow = &mut self.subflows[place];
-            if subflow.retry.at.is_none_or(|at| at > now) {
-                place += 1;
-                continue;
-            }
+        while let Some(subflow) = self.subflows.get_mut(place) {
             let phase = subflow.phase;
-            if phase == Phase::Open {
-                // Linux `schedule_3rdack_retransmission`: after two RTTs.
-                subflow.retry.at = Some(now + subflow.tx.rtt().smoothed().unwrap_or_default() * 2);
-                self.send_third(place);
-                place += 1;
-                continue;
-            }
-            if !subflow.retry.next_attempt(now) {
-                let subflow = self.subflows.remove(place);
+            let due = subflow.retry.at.is_some_and(|at| at <= now);
+            if due && phase != Phase::Open && !subflow.retry.next_attempt(now) {
                 if phase != Phase::Closing {
-                    let named = self.named(&subflow);
-                    self.events.push_back(Event::SubflowClosed { token: self.token, subflow: named, error: TIMED_OUT });
+                    self.report_closed(place, TIMED_OUT);
                 }
+                self.subflows.remove(place);
                 continue;
             }
             match phase {
+                _ if !due => {}
                 Phase::Opening => self.send_syn(place),
                 Phase::Accepted => self.send_syn_ack(place),
-                Phase::Closing => {
-                    let segment = self.acknowledge_with(place, FIN | ACK);
-                    self.segments.push_back(segment);
+                Phase::Open => {
+                    // Linux `schedule_3rdack_retransmission`: after two RTTs.
+                    subflow.retry.at = Some(now + subflow.smoothed_rtt() * 2);
+                    self.send_third(place);
                 }
-                Phase::Open => {}
+                Phase::Closing => self.send_fin(place),
             }
             place += 1;
         }

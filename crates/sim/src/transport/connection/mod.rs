@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
 use crosslane_core::mptcp::{self, AddressId, Event, Token};
-use crosslane_core::path::PathId;
+use crosslane_core::path::{PathId, Transport};
 use crosslane_core::time::Instant;
 
 use super::clock::Ticks;
-use super::congestion::Algorithm;
-use super::frags::Frags;
+use super::congestion::Congestion;
+use super::frags::{FRAG_BYTES, Frags};
 use super::receiver::Receiver;
+use super::rtt::RTO_MIN;
 use super::scheduler::Scheduler;
 use super::segment::{HEADER_BYTES, MAPPING_BYTES, Segment};
 use super::sender::Sender;
@@ -56,7 +57,7 @@ pub struct Settings {
     /// Transport protocol.
     pub protocol: Protocol,
     /// Congestion control of every subflow.
-    pub algorithm: Algorithm,
+    pub algorithm: Congestion,
     /// Packet scheduler.
     pub scheduler: Scheduler,
     /// SO_SNDBUF, in bytes; 0: autotuning.
@@ -114,7 +115,7 @@ impl Endpoint {
             frags: Frags::default(),
             data: DataWindow::default(),
             receive_queue: ReceiveQueue::new(),
-            timer: RetransmitTimer::new(push::MIN_INTERVAL),
+            timer: RetransmitTimer { at: None, interval: RTO_MIN },
             connected: false,
             established: false,
             opened: 0,
@@ -135,10 +136,8 @@ impl Endpoint {
     pub fn set_order(&mut self, order: &[PathId]) {
         let ranks = &mut self.settings.ranks;
         let mut paths: Vec<usize> = (0..ranks.len()).collect();
-        paths.sort_by_key(|&path| {
-            let named = order.iter().position(|named| usize::from(named.0) == path);
-            (named.unwrap_or(usize::MAX), ranks[path])
-        });
+        let named = |path| order.iter().position(|named| usize::from(named.0) == path).unwrap_or(usize::MAX);
+        paths.sort_by_key(|&path| (named(path), ranks[path]));
         for (rank, path) in (0..).zip(paths) {
             ranks[path] = rank;
         }
@@ -156,7 +155,7 @@ impl Endpoint {
         }
         let mut taken = 0;
         while taken < len && self.held() < self.buffer() {
-            let part = (len - taken).min(32_768);
+            let part = (len - taken).min(FRAG_BYTES);
             self.frags.write(part);
             taken += part;
         }
@@ -174,17 +173,17 @@ impl Endpoint {
 
     /// Bytes delivered to the application.
     pub fn delivered(&self) -> u64 {
-        self.receive_queue.delivered()
+        self.receive_queue.next
     }
 
     /// Bytes written and not acknowledged by the peer.
     pub fn outstanding(&self) -> u64 {
-        self.frags.written() - self.data.acknowledged()
+        self.frags.written - self.data.acknowledged
     }
 
     /// Statistics of each open subflow.
     pub fn subflows(&self) -> impl Iterator<Item = SubflowInfo> {
-        self.subflows.iter().filter(|subflow| subflow.phase == Phase::Open).map(Subflow::info)
+        self.subflows.iter().filter(|subflow| subflow.phase == Phase::Open).map(|subflow| self.info(subflow))
     }
 
     /// The next segment to send, if any.
@@ -204,9 +203,7 @@ impl Endpoint {
 
     /// Processes expired timers.
     pub fn on_time(&mut self, now: Instant) {
-        for place in 0..self.subflows.len() {
-            self.subflows[place].tx.on_time(now);
-        }
+        self.subflows.iter_mut().for_each(|subflow| subflow.tx.on_time(now));
         self.retry_handshakes(now);
         if self.timer.take_expired(now) {
             self.retransmit(now);
@@ -214,12 +211,36 @@ impl Endpoint {
         self.transmit(now);
     }
 
+    fn info(&self, subflow: &Subflow) -> SubflowInfo {
+        let tx = &subflow.tx;
+        let transport = Transport {
+            token: if self.settings.protocol == Protocol::Mptcp { self.token.0 } else { 0 },
+            peer: self.named(subflow).remote,
+            accepted: !self.client,
+            backup: subflow.is_backup(),
+            rtt: subflow.smoothed_rtt(),
+            rttvar: tx.rtt.deviation(),
+            unacked: tx.flight.len(),
+            delivered: tx.delivered as u32,
+            bytes_acked: tx.una - 1,
+            notsent_bytes: tx.queue.bytes as u32,
+            bytes_received: subflow.rx.bytes_received,
+            lost: tx.flight.lost,
+            retransmitted: tx.total_retrans,
+            cwnd: tx.control.window,
+            min_rtt: tx.rtt.min(),
+            delivery_bit_s: Some(tx.rate.last_bit_s as u64),
+        };
+        let Subflow { path, port, number, .. } = *subflow;
+        SubflowInfo { path, port, number, in_flight: tx.in_flight(), bytes_sent: tx.next - 1, transport }
+    }
+
     fn held(&self) -> u64 {
         match self.settings.protocol {
-            Protocol::Mptcp => self.frags.charged(),
+            Protocol::Mptcp => self.frags.charged,
             Protocol::Tcp => {
                 let of_subflows: u64 = self.subflows.iter().map(|subflow| subflow.tx.memory()).sum();
-                of_subflows + self.frags.written() - self.data.sent()
+                of_subflows + self.frags.written - self.data.sent
             }
         }
     }
@@ -228,7 +249,7 @@ impl Endpoint {
         if self.settings.send_buffer_bytes > 0 {
             return self.fixed_buffer();
         }
-        let of_subflows: u64 = self.subflows.iter().map(|subflow| subflow.tx.buffer()).sum();
+        let of_subflows: u64 = self.subflows.iter().map(|subflow| subflow.tx.buffer.bytes).sum();
         BUFFER_BASE_BYTES + of_subflows
     }
 
@@ -241,6 +262,12 @@ impl Endpoint {
         self.subflows.iter().position(|subflow| subflow.port == port)
     }
 
+    /// Reports that a subflow closes, with this `errno`.
+    fn report_closed(&mut self, place: usize, error: u8) {
+        let subflow = self.named(&self.subflows[place]);
+        self.events.push_back(Event::SubflowClosed { token: self.token, subflow, error });
+    }
+
     /// Adds a subflow at this endpoint; returns its index.
     fn add(&mut self, now: Instant, path: PathId, port: u16, phase: Phase, join: bool, local_id: AddressId) -> usize {
         let overhead = match self.settings.protocol {
@@ -248,8 +275,6 @@ impl Endpoint {
             Protocol::Tcp => HEADER_BYTES,
         };
         let mss = self.settings.mtu_bytes.saturating_sub(overhead);
-        let mut retry = RetryTimer::default();
-        retry.begin(now);
         self.subflows.push(Subflow {
             path,
             port,
@@ -268,7 +293,7 @@ impl Endpoint {
             stale_last_received: now,
             pace: None,
             pending_prio: None,
-            retry,
+            retry: RetryTimer::begin(now),
         });
         self.opened += 1;
         self.subflows.len() - 1
@@ -277,9 +302,8 @@ impl Endpoint {
     /// A subflow as path managers identify it.
     fn named(&self, subflow: &Subflow) -> mptcp::Subflow {
         let vehicle = SocketAddr::new(vehicle_address(subflow.path), subflow.port);
-        let (local, remote) = if self.client { (vehicle, SERVER_ADDRESS) } else { (SERVER_ADDRESS, vehicle) };
-        let (local_id, remote_id) =
-            if self.client { (subflow.local_id, AddressId(0)) } else { (AddressId(0), subflow.local_id) };
+        let (vehicle, server) = ((vehicle, subflow.local_id), (SERVER_ADDRESS, AddressId(0)));
+        let ((local, local_id), (remote, remote_id)) = if self.client { (vehicle, server) } else { (server, vehicle) };
         // The kernel reports the peer's backup flag.
         mptcp::Subflow { local, remote, local_id, remote_id, backup: subflow.backup[1] }
     }

@@ -4,12 +4,11 @@
 use crosslane_core::time::{Duration, Instant};
 
 use super::super::receiver::Mapping;
+use super::super::rtt::RTO_MIN;
 use super::super::scheduler::{BURST_BYTES, Candidate, Scheduler};
 use super::super::subflow::Phase;
 use super::{Endpoint, Protocol};
 
-/// Minimum interval of the connection's timer (Linux: `TCP_RTO_MIN`).
-pub(super) const MIN_INTERVAL: Duration = Duration::from_millis(200);
 /// Timer periods without progress on every subflow after which an idle backup is
 /// used for re-injection.
 const BACKUP_AFTER: u32 = 1;
@@ -27,7 +26,7 @@ impl Endpoint {
             pushed = true;
         }
         if pushed {
-            self.start_timer(now);
+            self.timer.start(now, self.settings.ticks);
             self.transmit(now);
         }
     }
@@ -42,18 +41,18 @@ impl Endpoint {
             }
             longest = longest.max(subflow.time_left(now));
             let pace = *subflow.pace.get_or_insert_with(|| subflow.tx.pacing_rate());
-            let holds = u64::from(subflow.tx.in_flight()) + subflow.tx.queued_bytes().div_ceil(subflow.tx.mss);
+            let holds = u64::from(subflow.tx.in_flight()) + subflow.tx.queue.bytes.div_ceil(subflow.tx.mss);
             candidates.push(Candidate {
                 place,
                 backup: subflow.is_backup(),
                 rank: self.settings.ranks.get(usize::from(subflow.path.0)).copied().unwrap_or(u8::MAX),
                 drain_s: subflow.tx.memory() as f64 / pace.max(1.0),
                 has_room: self.settings.protocol == Protocol::Tcp || subflow.tx.has_room(),
-                has_window: holds < u64::from(subflow.tx.control().window),
-                rtt: subflow.tx.rtt().smoothed().unwrap_or_default(),
+                has_window: holds < u64::from(subflow.tx.control.window),
+                rtt: subflow.smoothed_rtt(),
             });
         }
-        self.timer.interval = if longest.is_zero() { MIN_INTERVAL } else { longest };
+        self.timer.interval = if longest.is_zero() { RTO_MIN } else { longest };
         let place = self.settings.scheduler.choose(&candidates, self.last_chosen)?;
         self.last_chosen = place;
         Some(place)
@@ -64,20 +63,16 @@ impl Endpoint {
     /// bytes.
     fn push_to(&mut self, now: Instant, place: usize) -> u64 {
         let mss = self.subflows[place].tx.mss;
-        let burst = match self.settings.scheduler {
-            Scheduler::Default => BURST_BYTES,
-            _ => mss,
-        };
+        let (burst, longest) =
+            if self.settings.scheduler == Scheduler::Default { (BURST_BYTES, u64::MAX) } else { (mss, mss) };
         self.average_pace(place, burst);
         let mut pushed = 0;
-        while let Some(run) = self.frags.next() {
-            let may = self.data.room_from(run.dsn);
-            let len = if self.settings.scheduler == Scheduler::Default { run.len } else { run.len.min(mss) };
-            let len = len.min(may);
+        while let Some(Mapping { dsn, len }) = self.frags.next() {
+            let len = len.min(longest).min(self.data.room_from(dsn));
             if len == 0 {
                 break;
             }
-            self.enqueue(now, place, Mapping { dsn: run.dsn, len });
+            self.enqueue(now, place, Mapping { dsn, len });
             self.frags.mark_sent(len);
             pushed += len;
             let full = self.settings.protocol == Protocol::Mptcp && !self.subflows[place].tx.has_room();
@@ -89,13 +84,13 @@ impl Endpoint {
     }
 
     fn enqueue(&mut self, now: Instant, place: usize, mapping: Mapping) {
-        self.data.note_sent(mapping.dsn + mapping.len);
+        self.data.sent = self.data.sent.max(mapping.dsn + mapping.len);
         self.subflows[place].tx.enqueue(now, mapping);
     }
 
     /// Updates the scheduler's mean pacing rate, weighted by the queued bytes.
     fn average_pace(&mut self, place: usize, burst: u64) {
-        let window = self.data.room_from(self.data.sent());
+        let window = self.data.room_from(self.data.sent);
         let (subflow, burst) = (&mut self.subflows[place], burst.min(window));
         if burst == 0 {
             return;
@@ -111,12 +106,11 @@ impl Endpoint {
         if self.settings.protocol == Protocol::Tcp || self.frags.is_empty() {
             return;
         }
-        let idle = self.idle_subflow(now);
-        if let (Some(place), Some(run)) = (idle, self.frags.head()) {
-            self.enqueue(now, place, Mapping { dsn: run.dsn, len: run.len });
+        if let (Some(place), Some(mapping)) = (self.idle_subflow(now), self.frags.head()) {
+            self.enqueue(now, place, mapping);
         }
         self.push(now);
-        self.start_timer(now);
+        self.timer.start(now, self.settings.ticks);
     }
 
     /// A subflow with nothing in flight (`mptcp_subflow_get_retrans`); a backup
@@ -124,11 +118,9 @@ impl Endpoint {
     fn idle_subflow(&mut self, now: Instant) -> Option<usize> {
         let (mut pick, mut backup) = (None, None);
         let mut least_stale = u32::MAX;
-        let mut place = 0;
-        while place < self.subflows.len() {
+        for place in 0..self.subflows.len() {
             let subflow = &self.subflows[place];
             if !subflow.is_usable() {
-                place += 1;
                 continue;
             }
             if !subflow.tx.is_empty() {
@@ -139,7 +131,6 @@ impl Endpoint {
             } else {
                 pick = pick.or(Some(place));
             }
-            place += 1;
         }
         pick.or(backup.filter(|_| least_stale > BACKUP_AFTER))
     }
@@ -174,10 +165,6 @@ impl Endpoint {
             self.subflows[place].stale = true;
             self.reinject(now);
         }
-    }
-
-    fn start_timer(&mut self, now: Instant) {
-        self.timer.start(now, self.settings.ticks);
     }
 
     /// Re-injects all unacknowledged data (`__mptcp_retransmit_pending_data`).

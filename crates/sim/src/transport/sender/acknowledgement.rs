@@ -41,10 +41,10 @@ impl Delivered {
 impl Sender {
     /// Processes an acknowledgement: everything below `ack` and the block `sack`
     /// have arrived; `echo` is the transmission time of the segment that
-    /// triggered it. Returns true if data was newly delivered.
-    pub fn on_ack(&mut self, now: Instant, ack: u64, sack: Option<Block>, echo: Instant, coupled: &Coupled) -> bool {
+    /// triggered it.
+    pub fn on_ack(&mut self, now: Instant, ack: u64, sack: Option<Block>, echo: Instant, coupled: &Coupled) {
         if ack > self.next {
-            return false;
+            return;
         }
         let in_flight = self.in_flight();
         let mut delivered = Delivered::default();
@@ -52,22 +52,21 @@ impl Sender {
         if let Some(block) = sack {
             self.note_sack(block, &mut delivered);
         }
-        let newly = delivered.acked + delivered.sacked;
         let rtt = self.measure(now, ack, echo, &delivered);
         if let Some(newest) = delivered.newest {
             self.recovery.note_delivered(now, &newest);
         }
         let losses = self.find_lost(now);
-        self.probe.end_if_acknowledged(self.una);
+        // RFC 8985 §7.4; RACK evaluates later segments.
+        self.probe.until.take_if(|end| self.una >= *end);
         self.update_window(now, &delivered, rtt, coupled);
-        if newly > 0 {
+        if delivered.acked + delivered.sacked > 0 {
             self.sample_rate(now, &delivered, rtt, in_flight, losses);
         }
         if delivered.acked > 0 {
             self.timeout_at = (!self.flight.is_empty()).then(|| self.ticks.after(now, self.rtt.timeout()));
             self.schedule_probe(now);
         }
-        newly > 0
     }
 
     fn acknowledge(&mut self, ack: u64, delivered: &mut Delivered) {

@@ -2,8 +2,6 @@
 
 use crate::transport::congestion::INITIAL_WINDOW;
 
-/// Memory overhead of a segment (Linux: `sk_buff` and head), in bytes.
-const SEGMENT_OVERHEAD_BYTES: u64 = 900;
 /// Send buffer per segment of the window (Linux `tcp_sndbuf_expand`: rounded up to
 /// a power of two, with overhead), in bytes.
 const BUFFER_PER_SEGMENT_BYTES: u64 = 4352;
@@ -12,10 +10,10 @@ const BUFFER_MAX_BYTES: u64 = 4 * 1024 * 1024;
 /// Initial send buffer of a subflow, in bytes.
 const INITIAL_BYTES: u64 = 2 * INITIAL_WINDOW as u64 * BUFFER_PER_SEGMENT_BYTES;
 
-/// The buffer's limit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SendBuffer {
-    bytes: u64,
+pub struct SendBuffer {
+    /// Its size, in bytes.
+    pub bytes: u64,
     fixed: bool,
 }
 
@@ -23,11 +21,6 @@ impl SendBuffer {
     /// A buffer of this size; 0: autotuning.
     pub(super) fn new(bytes: u64) -> SendBuffer {
         SendBuffer { bytes: if bytes > 0 { bytes } else { INITIAL_BYTES }, fixed: bytes > 0 }
-    }
-
-    /// Its size, in bytes.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     /// Grows as far as a window needs that is buffered several times (Linux
@@ -40,11 +33,6 @@ impl SendBuffer {
     }
 }
 
-/// Memory of queued data and data in flight (Linux `sk_wmem_queued`), in bytes.
-pub(super) fn memory(bytes: u64, segments: u32) -> u64 {
-    bytes + u64::from(segments) * SEGMENT_OVERHEAD_BYTES / 2
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,13 +41,13 @@ mod tests {
     fn a_buffer_grows_with_the_window_unless_its_size_is_set() {
         let mut buffer = SendBuffer::new(0);
         buffer.expand(2, 5);
-        assert_eq!(buffer.bytes(), INITIAL_BYTES, "it does not shrink");
+        assert_eq!(buffer.bytes, INITIAL_BYTES, "it does not shrink");
         buffer.expand(2, 100);
-        assert_eq!(buffer.bytes(), 200 * BUFFER_PER_SEGMENT_BYTES);
+        assert_eq!(buffer.bytes, 200 * BUFFER_PER_SEGMENT_BYTES);
         buffer.expand(2, 10_000);
-        assert_eq!(buffer.bytes(), BUFFER_MAX_BYTES);
+        assert_eq!(buffer.bytes, BUFFER_MAX_BYTES);
         let mut fixed = SendBuffer::new(50_000);
         fixed.expand(2, 100);
-        assert_eq!(fixed.bytes(), 50_000);
+        assert_eq!(fixed.bytes, 50_000);
     }
 }

@@ -16,11 +16,10 @@ pub(super) struct Stamp {
     pub(super) app_limited: bool,
 }
 
-/// One segment in flight.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sent {
-    pub(super) seq: u64,
-    pub(super) mapping: Mapping,
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sent {
+    pub seq: u64,
+    pub mapping: Mapping,
     /// Time of the last transmission.
     pub(super) at: Instant,
     pub(super) sacked: bool,
@@ -29,27 +28,12 @@ pub(super) struct Sent {
     pub(super) retransmitted: bool,
     /// Sent more than once.
     pub(super) ever_retransmitted: bool,
-    pub(super) pushed: bool,
-    /// State of the rate's estimator at the last transmission.
+    /// It ends the queued data (PSH).
+    pub pushed: bool,
     pub(super) stamp: Stamp,
 }
 
 impl Sent {
-    /// A new segment.
-    pub(super) fn new(seq: u64, mapping: Mapping, at: Instant, pushed: bool, stamp: Stamp) -> Sent {
-        Sent {
-            seq,
-            mapping,
-            at,
-            sacked: false,
-            lost: false,
-            retransmitted: false,
-            ever_retransmitted: false,
-            pushed,
-            stamp,
-        }
-    }
-
     pub(super) fn end(&self) -> u64 {
         self.seq + self.mapping.len
     }
@@ -57,12 +41,16 @@ impl Sent {
 
 /// The segments, in order of their sequence number, with their counts.
 #[derive(Clone, Debug, Default)]
-pub(super) struct InFlight {
+pub struct InFlight {
     segments: VecDeque<Sent>,
-    bytes: u64,
-    sacked: u32,
-    lost: u32,
-    retransmitted: u32,
+    /// Their payload, in bytes.
+    pub(super) bytes: u64,
+    /// Segments that a selective acknowledgement named.
+    pub(super) sacked: u32,
+    /// Segments marked lost.
+    pub lost: u32,
+    /// Retransmissions in flight.
+    pub(super) retransmitted: u32,
 }
 
 /// Result of [`InFlight::find_lost`].
@@ -77,8 +65,7 @@ pub(super) struct FoundLost {
 }
 
 impl InFlight {
-    /// Number of segments.
-    pub(super) fn len(&self) -> u32 {
+    pub fn len(&self) -> u32 {
         self.segments.len() as u32
     }
 
@@ -86,29 +73,9 @@ impl InFlight {
         self.segments.is_empty()
     }
 
-    /// Their payload, in bytes.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     /// Segments in the network (RFC 6675 §4, `pipe`).
     pub(super) fn pipe(&self) -> u32 {
         (self.len() + self.retransmitted).saturating_sub(self.sacked + self.lost)
-    }
-
-    /// Segments that a selective acknowledgement named.
-    pub(super) fn sacked(&self) -> u32 {
-        self.sacked
-    }
-
-    /// Segments marked lost.
-    pub(super) fn lost(&self) -> u32 {
-        self.lost
-    }
-
-    /// True if a retransmission is in flight.
-    pub(super) fn has_retransmissions(&self) -> bool {
-        self.retransmitted > 0
     }
 
     /// True if a lost segment was not retransmitted.
@@ -116,12 +83,10 @@ impl InFlight {
         self.lost > self.retransmitted
     }
 
-    /// The oldest segment.
     pub(super) fn front(&self) -> Option<&Sent> {
         self.segments.front()
     }
 
-    /// Adds a new segment.
     pub(super) fn push(&mut self, sent: Sent) {
         self.bytes += sent.mapping.len;
         self.segments.push_back(sent);
@@ -244,13 +209,13 @@ mod tests {
         let mut flight = InFlight::default();
         for number in 0..count {
             let mapping = Mapping { dsn: number * 100, len: 100 };
-            flight.push(Sent::new(1 + number * 100, mapping, at(number * 10), false, Stamp::default()));
+            flight.push(Sent { seq: 1 + number * 100, mapping, at: at(number * 10), ..Sent::default() });
         }
         flight
     }
 
     fn counts(flight: &InFlight) -> [u32; 4] {
-        [flight.len(), flight.pipe(), flight.sacked(), flight.lost()]
+        [flight.len(), flight.pipe(), flight.sacked, flight.lost]
     }
 
     #[test]
@@ -260,7 +225,7 @@ mod tests {
         assert_eq!(counts(&flight), [4, 3, 1, 0]);
         assert_eq!(flight.pop_acknowledged(150).map(|sent| sent.seq), Some(1));
         assert!(flight.pop_acknowledged(150).is_none(), "half of the second has arrived");
-        assert_eq!((counts(&flight), flight.bytes()), ([3, 3, 0, 0], 300));
+        assert_eq!((counts(&flight), flight.bytes), ([3, 3, 0, 0], 300));
     }
 
     #[test]
@@ -282,7 +247,7 @@ mod tests {
         assert_eq!((counts(&flight), flight.next_lost(0)), ([4, 1, 1, 2], Some((0, 1))));
         assert_eq!(flight.retransmit(at(51), 0, Stamp::default()).seq, 1);
         assert_eq!((counts(&flight), flight.next_lost(0)), ([4, 2, 1, 2], Some((1, 101))));
-        assert!(flight.has_retransmissions() && flight.needs_retransmission());
+        assert!(flight.retransmitted > 0 && flight.needs_retransmission());
     }
 
     #[test]

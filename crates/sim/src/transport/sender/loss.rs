@@ -8,15 +8,15 @@
 
 use crosslane_core::time::{Duration, Instant};
 
+use super::super::congestion::RecoveryState;
+use super::Sender;
 use super::acknowledgement::Delivered;
 use super::in_flight::Sent;
-use super::{Sender, State};
 
 /// Number of SACKed segments from which the reordering window is 0 (RFC 8985
 /// §6.2 step 4, DupThresh).
 const DUP_THRESH: u32 = 3;
 
-/// State of recovery.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Recovery {
     /// Transmission time, end and RTT of the delivered segment that was sent
@@ -30,12 +30,13 @@ pub(super) struct Recovery {
     pub(super) sent: u32,
     /// No segment below this waits for retransmission.
     from: u64,
+    /// It ends when everything below this is acknowledged.
+    until: u64,
 }
 
 impl Recovery {
     pub(super) fn note_delivered(&mut self, now: Instant, newest: &Sent) {
-        let later = self.latest.is_none_or(|(at, end, _)| (newest.at, newest.end()) > (at, end));
-        if later {
+        if self.latest.is_none_or(|(at, end, _)| (newest.at, newest.end()) > (at, end)) {
             self.latest = Some((newest.at, newest.end(), now.since(newest.at)));
         }
     }
@@ -47,38 +48,19 @@ pub(super) struct LossProbe {
     /// When a probe is due.
     pub(super) at: Option<Instant>,
     /// It is sent next, regardless of the window.
-    due: bool,
+    pub(super) due: bool,
     /// End of the outstanding probe.
-    until: Option<u64>,
-}
-
-impl LossProbe {
-    /// True once for each probe that is due.
-    pub(super) fn take_due(&mut self) -> bool {
-        std::mem::take(&mut self.due)
-    }
-
-    /// Notes a probe that ends with the byte before `next`.
-    pub(super) fn note_sent(&mut self, next: u64) {
-        (self.at, self.until) = (None, Some(next));
-    }
-
-    /// Ends an acknowledged probe (RFC 8985 §7.4); RACK evaluates later segments.
-    pub(super) fn end_if_acknowledged(&mut self, una: u64) {
-        self.until = self.until.filter(|&end| una < end);
-    }
+    pub(super) until: Option<u64>,
 }
 
 impl Sender {
     /// Processes expired timers; call when [`wakeup`](Sender::wakeup) is due.
     pub fn on_time(&mut self, now: Instant) {
         if self.recovery.reorder_at.is_some_and(|at| at <= now) {
-            self.recovery.reorder_at = None;
             self.find_lost(now);
             self.update_recovery(&Delivered::default());
         }
-        if self.probe.at.is_some_and(|at| at <= now) {
-            self.probe.at = None;
+        if self.probe.at.take_if(|at| *at <= now).is_some() {
             // One probe at a time (RFC 8985 §7.3).
             match self.probe.until {
                 None => self.probe.due = true,
@@ -93,11 +75,11 @@ impl Sender {
     /// the reordering window is over. Returns the number of new losses.
     pub(super) fn find_lost(&mut self, now: Instant) -> u32 {
         self.recovery.reorder_at = None;
-        if self.flight.sacked() == 0 && !self.flight.has_retransmissions() {
+        if self.flight.sacked == 0 && self.flight.retransmitted == 0 {
             return 0;
         }
         let Some((latest_at, latest_end, rtt)) = self.recovery.latest else { return 0 };
-        let no_reordering = self.state != State::Open || self.flight.sacked() >= DUP_THRESH;
+        let no_reordering = self.state != RecoveryState::None || self.flight.sacked >= DUP_THRESH;
         let reordering_window = match (no_reordering, self.rtt.min(), self.rtt.smoothed()) {
             (false, Some(min), Some(smoothed)) => (min / 4).min(smoothed),
             _ => Duration::ZERO,
@@ -111,41 +93,30 @@ impl Sender {
     /// Enters, updates and leaves recovery; true while recovery, not congestion
     /// control, sets the window.
     pub(super) fn update_recovery(&mut self, delivered: &Delivered) -> bool {
-        match self.state {
-            State::Recovery { until } if self.una >= until => {
-                self.state = State::Open;
-                if self.control.reduces() {
-                    self.control.window = self.control.ssthresh;
-                }
+        if self.una >= self.recovery.until {
+            let before = std::mem::take(&mut self.state);
+            if before == RecoveryState::Recovery && self.control.reduces() {
+                self.control.window = self.control.ssthresh;
             }
-            State::Loss { until } if self.una >= until => self.state = State::Open,
-            _ => {}
         }
-        match self.state {
-            State::Open if self.flight.lost() > 0 => {
-                self.state = State::Recovery { until: self.next };
-                self.recovery.window = self.control.window;
-                (self.recovery.delivered, self.recovery.sent) = (0, 0);
-                self.control.on_loss();
-                self.probe.at = None;
-                self.reduce(delivered);
-                true
-            }
-            State::Recovery { .. } => {
-                self.reduce(delivered);
-                true
-            }
-            // After a timeout the window grows as in slow start.
-            State::Open | State::Loss { .. } => false,
+        if self.state == RecoveryState::None && self.flight.lost > 0 {
+            self.state = RecoveryState::Recovery;
+            (self.recovery.until, self.recovery.window) = (self.next, self.control.window);
+            (self.recovery.delivered, self.recovery.sent) = (0, 0);
+            self.control.on_loss();
+            self.probe.at = None;
         }
+        // After a timeout the window grows as in slow start.
+        let recovers = self.state == RecoveryState::Recovery;
+        if recovers && self.control.reduces() {
+            self.reduce(delivered);
+        }
+        recovers
     }
 
     /// RFC 6937 §3, with Linux's bound: sends in proportion to the segments
     /// delivered until the window has reached its target.
     fn reduce(&mut self, delivered: &Delivered) {
-        if !self.control.reduces() {
-            return;
-        }
         let newly = delivered.acked + delivered.sacked;
         self.recovery.delivered += newly;
         let in_flight = self.in_flight();
@@ -175,18 +146,18 @@ impl Sender {
             self.timeout_at = None;
             return;
         }
-        let repeated_timeout = matches!(self.state, State::Loss { until } if self.una < until) && self.rtt.backoff > 0;
-        if !repeated_timeout {
+        let in_loss = self.state == RecoveryState::Loss && self.una < self.recovery.until;
+        if !in_loss || self.rtt.backoff == 0 {
             self.control.on_loss();
         }
         self.control.on_timeout();
         self.rtt.backoff += 1;
         let round = self.recovery.latest.map_or(Duration::ZERO, |(_, _, rtt)| rtt);
         self.flight.mark_all_lost(now, round);
-        self.recovery.from = 0;
-        self.state = State::Loss { until: self.next };
+        (self.recovery.from, self.recovery.until) = (0, self.next);
+        self.state = RecoveryState::Loss;
         self.control.window = self.in_flight() + 1;
-        (self.probe.until, self.probe.at) = (None, None);
+        (self.probe.at, self.probe.until) = (None, None);
         self.timeout_at = Some(self.ticks.after(now, self.rtt.timeout()));
     }
 }

@@ -4,9 +4,9 @@
 use crosslane_core::time::{Duration, Instant};
 
 use super::clock::Ticks;
-use super::congestion::{Algorithm, Control};
+use super::congestion::{Congestion, Control, RecoveryState};
 use super::receiver::Mapping;
-use super::rtt::{RTO_MIN_US, Rtt};
+use super::rtt::{RTO_MIN, Rtt};
 
 mod acknowledgement;
 mod buffer;
@@ -19,9 +19,10 @@ mod usage;
 
 use buffer::SendBuffer;
 use in_flight::{InFlight, Sent};
-use loss::LossProbe;
+use loss::{LossProbe, Recovery};
 use pacer::Pacer;
 use queue::SendQueue;
+use rate::Rate;
 use usage::WindowUsage;
 
 /// Minimum delay of a loss probe with more than one segment in flight.
@@ -29,52 +30,28 @@ const PROBE_MIN: Duration = Duration::from_millis(2);
 /// Segments of a new subflow that are sent before pacing starts (Linux
 /// `tcp_update_skb_after_send`).
 const UNPACED: u64 = 10;
+/// Memory overhead of a segment (Linux: `sk_buff` and head), in bytes.
+const SEGMENT_OVERHEAD_BYTES: u64 = 900;
 
-/// A segment to transmit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutgoingSegment {
-    /// Sequence number.
-    pub seq: u64,
-    /// The data it carries.
-    pub mapping: Mapping,
-    /// True if it ends the queued data (PSH).
-    pub pushed: bool,
-}
-
-/// State of loss recovery (RFC 6675, RFC 5681).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Open,
-    /// Fast recovery until everything sent before it is acknowledged.
-    Recovery {
-        until: u64,
-    },
-    /// Recovery after a timeout.
-    Loss {
-        until: u64,
-    },
-}
-
-/// The sender.
 #[derive(Clone, Debug)]
 pub struct Sender {
     ticks: Ticks,
     pub(super) mss: u64,
     pub(super) una: u64,
     pub(super) next: u64,
-    flight: InFlight,
-    queue: SendQueue,
+    pub(super) flight: InFlight,
+    pub(super) queue: SendQueue,
     pub(super) control: Control,
-    state: State,
-    recovery: loss::Recovery,
+    state: RecoveryState,
+    recovery: Recovery,
     pub(super) rtt: Rtt,
     timeout_at: Option<Instant>,
     probe: LossProbe,
     usage: WindowUsage,
     last_sent: Instant,
     pacer: Pacer,
-    buffer: SendBuffer,
-    rate: rate::Rate,
+    pub(super) buffer: SendBuffer,
+    pub(super) rate: Rate,
     /// Segments delivered since the subflow began.
     pub delivered: u64,
     /// Retransmissions since the subflow began.
@@ -84,7 +61,7 @@ pub struct Sender {
 impl Sender {
     /// The sender of a new subflow; `buffer_bytes` is SO_SNDBUF as the kernel
     /// stores it, 0 for autotuning.
-    pub fn new(algorithm: Algorithm, ticks: Ticks, mss: u16, buffer_bytes: u64) -> Sender {
+    pub fn new(algorithm: Congestion, ticks: Ticks, mss: u16, buffer_bytes: u64) -> Sender {
         Sender {
             ticks,
             mss: u64::from(mss),
@@ -93,24 +70,19 @@ impl Sender {
             flight: InFlight::default(),
             queue: SendQueue::default(),
             control: Control::new(algorithm),
-            state: State::Open,
-            recovery: Default::default(),
+            state: RecoveryState::None,
+            recovery: Recovery::default(),
             rtt: Rtt::default(),
             timeout_at: None,
             probe: LossProbe::default(),
-            usage: WindowUsage::new(1),
+            usage: WindowUsage::default(),
             last_sent: Instant::ZERO,
             pacer: Pacer::default(),
             buffer: SendBuffer::new(buffer_bytes),
-            rate: rate::Rate::new(),
+            rate: Rate::default(),
             delivered: 0,
             total_retrans: 0,
         }
-    }
-
-    /// Round-trip times.
-    pub fn rtt(&self) -> &Rtt {
-        &self.rtt
     }
 
     /// Completes the handshake, which took `rtt`.
@@ -119,14 +91,8 @@ impl Sender {
         self.control.begin(now, rtt);
     }
 
-    /// Congestion control.
-    pub fn control(&self) -> &Control {
-        &self.control
-    }
-
-    /// Queues data to send.
     pub fn enqueue(&mut self, now: Instant, mapping: Mapping) {
-        if self.flight.is_empty() && self.queue.is_empty() {
+        if self.is_empty() {
             let idle = now.since(self.last_sent);
             let timeout = self.rtt.timeout();
             if idle > timeout && self.next > 1 {
@@ -141,43 +107,16 @@ impl Sender {
         self.flight.pipe()
     }
 
-    /// Segments sent and not acknowledged in order.
-    pub fn unacked(&self) -> u32 {
-        self.flight.len()
-    }
-
-    /// Data acknowledged, where sequence numbers are data sequence numbers
-    /// (plain TCP).
-    pub fn acked_data(&self) -> u64 {
-        self.una - 1
-    }
-
-    /// Segments marked lost.
-    pub fn lost(&self) -> u32 {
-        self.flight.lost()
-    }
-
-    /// Bytes that have not been sent yet.
-    pub fn queued_bytes(&self) -> u64 {
-        self.queue.bytes()
-    }
-
-    /// Memory of queued data and data in flight, in bytes.
+    /// Memory of queued data and data in flight (Linux `sk_wmem_queued`), in bytes.
     pub fn memory(&self) -> u64 {
-        buffer::memory(self.queue.bytes() + self.flight.bytes(), self.flight.len())
-    }
-
-    /// Send buffer, in bytes.
-    pub fn buffer(&self) -> u64 {
-        self.buffer.bytes()
+        self.queue.bytes + self.flight.bytes + u64::from(self.flight.len()) * SEGMENT_OVERHEAD_BYTES / 2
     }
 
     /// True if the buffer has space (Linux `sk_stream_memory_free`).
     pub fn has_room(&self) -> bool {
-        self.memory() < self.buffer()
+        self.memory() < self.buffer.bytes
     }
 
-    /// True if no data is queued or in flight.
     pub fn is_empty(&self) -> bool {
         self.flight.is_empty() && self.queue.is_empty()
     }
@@ -185,27 +124,21 @@ impl Sender {
     /// Pacing rate of Linux, in bytes per second (`tcp_update_pacing_rate`: the
     /// window per RTT, times 2 in slow start, else 1.2).
     pub fn pacing_rate(&self) -> f64 {
-        let segment = self.mss as f64;
         if let Some(pace) = self.control.pace() {
             return pace;
         }
         let Some(rtt) = self.rtt.smoothed() else { return 1e9 };
         let window = f64::from(self.control.window.max(self.flight.len()));
         let ratio = if self.control.window < self.control.ssthresh / 2 { 2.0 } else { 1.2 };
-        segment * window / rtt.as_secs_f64().max(1e-6) * ratio
-    }
-
-    /// Delivery rate of the last sample, in bit/s.
-    pub fn delivery_rate_bit_s(&self) -> u64 {
-        self.rate.last_bit_s as u64
+        self.mss as f64 * window / rtt.as_secs_f64().max(1e-6) * ratio
     }
 
     /// The next segment that may be sent at `now`.
-    pub fn poll(&mut self, now: Instant) -> Option<OutgoingSegment> {
-        if self.probe.take_due() {
+    pub fn poll(&mut self, now: Instant) -> Option<Sent> {
+        if std::mem::take(&mut self.probe.due) {
             return self.send_probe(now);
         }
-        if self.has_window() && self.pacer.next() <= now {
+        if self.has_window() && self.pacer.next <= now {
             if let Some(place) = self.next_lost() {
                 return Some(self.retransmit(now, place));
             }
@@ -221,7 +154,6 @@ impl Sender {
         None
     }
 
-    /// True if the congestion window has space.
     fn has_window(&self) -> bool {
         self.in_flight() < self.control.window
     }
@@ -230,7 +162,7 @@ impl Sender {
     /// [`on_time`](Self::on_time).
     pub fn wakeup(&self) -> Option<Instant> {
         let waits = !self.queue.is_empty() || self.flight.needs_retransmission();
-        let paced = (waits && self.has_window()).then_some(self.pacer.next());
+        let paced = (waits && self.has_window()).then_some(self.pacer.next);
         [self.timeout_at, self.probe.at, self.recovery.reorder_at, paced].into_iter().flatten().min()
     }
 
@@ -239,47 +171,46 @@ impl Sender {
         self.probe.at.or(self.timeout_at)
     }
 
-    fn send_new(&mut self, now: Instant) -> Option<OutgoingSegment> {
+    fn send_new(&mut self, now: Instant) -> Option<Sent> {
         let mapping = self.queue.pop(self.mss)?;
         if self.flight.is_empty() {
             (self.rate.first_sent, self.rate.delivered_at) = (now, now);
         }
+        let stamp = self.rate.stamp(self.delivered);
         if self.in_flight() == 0 {
-            self.control.on_start(now, self.rate.app_limited_until.is_some());
+            self.control.on_start(now, stamp.app_limited);
         }
-        let pushed = self.queue.is_empty();
-        let seq = self.next;
-        self.flight.push(Sent::new(seq, mapping, now, pushed, self.rate.stamp(self.delivered)));
+        let (seq, pushed) = (self.next, self.queue.is_empty());
+        let sent = Sent { seq, mapping, at: now, pushed, stamp, ..Sent::default() };
+        self.flight.push(sent);
         self.next += mapping.len;
         self.note_sent(now, mapping.len);
         if self.timeout_at.is_none() || self.probe.at.is_some() {
             self.timeout_at = Some(self.ticks.after(now, self.rtt.timeout()));
         }
         self.schedule_probe(now);
-        Some(OutgoingSegment { seq, mapping, pushed })
+        Some(sent)
     }
 
-    fn retransmit(&mut self, now: Instant, place: usize) -> OutgoingSegment {
+    fn retransmit(&mut self, now: Instant, place: usize) -> Sent {
         let sent = self.flight.retransmit(now, place, self.rate.stamp(self.delivered));
-        let outgoing = OutgoingSegment { seq: sent.seq, mapping: sent.mapping, pushed: sent.pushed };
         self.total_retrans += 1;
-        self.note_sent(now, outgoing.mapping.len);
+        self.note_sent(now, sent.mapping.len);
         self.timeout_at = self.timeout_at.or(Some(self.ticks.after(now, self.rtt.timeout())));
-        outgoing
+        sent
     }
 
     /// RFC 8985 §7: sends new data if there is any, else the last segment.
-    fn send_probe(&mut self, now: Instant) -> Option<OutgoingSegment> {
-        let outgoing = match self.queue.is_empty() {
-            false => self.send_new(now),
-            true => {
-                let last = self.flight.last()?;
-                Some(self.retransmit(now, last))
-            }
+    fn send_probe(&mut self, now: Instant) -> Option<Sent> {
+        let sent = if self.queue.is_empty() {
+            let last = self.flight.last()?;
+            Some(self.retransmit(now, last))
+        } else {
+            self.send_new(now)
         };
-        self.probe.note_sent(self.next);
+        (self.probe.at, self.probe.until) = (None, Some(self.next));
         self.await_timeout(now);
-        outgoing
+        sent
     }
 
     /// Sets the timer to the timeout of the oldest segment.
@@ -299,10 +230,10 @@ impl Sender {
     /// RFC 8985 §7.2 as in Linux: twice the RTT, for a single segment plus the
     /// maximum delay of an acknowledgement; never later than the timeout.
     fn schedule_probe(&mut self, now: Instant) {
-        let may = self.state == State::Open && self.flight.sacked() == 0;
+        let may = self.state == RecoveryState::None && self.flight.sacked == 0;
         self.probe.at = None;
         if let (true, Some(srtt), Some(head)) = (may, self.rtt.smoothed(), self.flight.front()) {
-            let more = if self.flight.len() == 1 { Duration::from_micros(RTO_MIN_US) } else { PROBE_MIN };
+            let more = if self.flight.len() == 1 { RTO_MIN } else { PROBE_MIN };
             let due = (now + srtt * 2 + more).min(head.at + self.rtt.timeout());
             self.probe.at = Some(self.ticks.at(now, due));
         }

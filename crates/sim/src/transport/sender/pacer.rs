@@ -2,18 +2,13 @@
 
 use crosslane_core::time::{Duration, Instant};
 
-/// The pacer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pacer {
-    next: Instant,
+    /// Time of the next transmission.
+    pub(super) next: Instant,
 }
 
 impl Pacer {
-    /// Time of the next transmission.
-    pub(super) fn next(&self) -> Instant {
-        self.next
-    }
-
     /// Notes a transmission; `rate` is in bytes per second.
     pub(super) fn note_sent(&mut self, now: Instant, bytes: u64, rate: f64) {
         let wait = Duration::from_nanos((bytes as f64 / rate.max(1.0) * 1e9) as u64);
@@ -31,8 +26,8 @@ mod tests {
         let at = Instant::from_millis;
         pacer.note_sent(at(100), 1000, 1e5);
         pacer.note_sent(at(100), 1000, 1e5);
-        assert_eq!(pacer.next(), at(120));
+        assert_eq!(pacer.next, at(120));
         pacer.note_sent(at(200), 1000, 1e5);
-        assert_eq!(pacer.next(), at(210));
+        assert_eq!(pacer.next, at(210));
     }
 }

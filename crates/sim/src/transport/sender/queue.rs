@@ -6,17 +6,13 @@ use super::super::receiver::Mapping;
 
 /// The data, in the order in which it is sent.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SendQueue {
+pub struct SendQueue {
     mappings: VecDeque<Mapping>,
-    bytes: u64,
+    /// Its length, in bytes.
+    pub bytes: u64,
 }
 
 impl SendQueue {
-    /// Its length, in bytes.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.mappings.is_empty()
     }
@@ -54,10 +50,10 @@ mod tests {
         for (dsn, len) in [(0, 50), (50, 100), (500, 30)] {
             queue.push(Mapping { dsn, len });
         }
-        assert_eq!((queue.mappings.len(), queue.bytes()), (2, 180));
+        assert_eq!((queue.mappings.len(), queue.bytes), (2, 180));
         let segments: Vec<_> =
             std::iter::from_fn(|| queue.pop(100)).map(|mapping| (mapping.dsn, mapping.len)).collect();
         assert_eq!(segments, [(0, 100), (100, 50), (500, 30)]);
-        assert!(queue.is_empty() && queue.bytes() == 0);
+        assert!(queue.is_empty() && queue.bytes == 0);
     }
 }

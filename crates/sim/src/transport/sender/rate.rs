@@ -3,33 +3,27 @@
 
 use crosslane_core::time::{Duration, Instant};
 
-use super::super::congestion::{RateSample, RecoveryState};
+use super::super::congestion::RateSample;
+use super::Sender;
 use super::acknowledgement::Delivered;
 use super::in_flight::Stamp;
-use super::{Sender, State};
 
-/// State of the estimator.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rate {
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rate {
     pub(super) delivered_at: Instant,
     pub(super) first_sent: Instant,
     /// Samples are application-limited until more segments than this are
     /// delivered.
-    pub(super) app_limited_until: Option<u64>,
-    pub(super) last_bit_s: f64,
+    app_limited_until: u64,
+    /// Delivery rate of the last sample, in bit/s.
+    pub last_bit_s: f64,
 }
 
 impl Rate {
     /// The state for a segment that is sent now; `delivered` segments have been.
     pub(super) fn stamp(&self, delivered: u64) -> Stamp {
         let (delivered_at, first_sent) = (self.delivered_at, self.first_sent);
-        Stamp { delivered, delivered_at, first_sent, app_limited: self.app_limited_until.is_some() }
-    }
-
-    /// The state before the first acknowledgement: the rate is unknown.
-    pub(super) fn new() -> Rate {
-        let began = Instant::ZERO;
-        Rate { delivered_at: began, first_sent: began, app_limited_until: Some(0), last_bit_s: 0.0 }
+        Stamp { delivered, delivered_at, first_sent, app_limited: delivered <= self.app_limited_until }
     }
 }
 
@@ -46,7 +40,7 @@ impl Sender {
     /// Marks samples as application-limited until the data in flight is
     /// delivered.
     fn limit_rate(&mut self) {
-        self.rate.app_limited_until = Some(self.delivered + u64::from(self.in_flight()));
+        self.rate.app_limited_until = self.delivered + u64::from(self.in_flight());
     }
 
     /// Linux `tcp_rate_gen`.
@@ -58,9 +52,6 @@ impl Sender {
         in_flight_before: u32,
         losses: u32,
     ) {
-        if self.rate.app_limited_until.is_some_and(|until| self.delivered > until) {
-            self.rate.app_limited_until = None;
-        }
         self.rate.delivered_at = now;
         let Some(newest) = delivered.newest else { return };
         self.rate.first_sent = newest.at;
@@ -82,11 +73,7 @@ impl Sender {
             in_flight: [in_flight_before, self.in_flight()],
             newly: delivered.acked + delivered.sacked,
             losses,
-            recovery: match self.state {
-                State::Open => RecoveryState::None,
-                State::Recovery { .. } => RecoveryState::Recovery,
-                State::Loss { .. } => RecoveryState::Loss,
-            },
+            recovery: self.state,
         };
         self.control.on_rate(&sample);
         if self.control.probes_rtt() {

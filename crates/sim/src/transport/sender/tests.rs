@@ -14,7 +14,7 @@ fn transmit(sender: &mut Sender, now: Instant) -> usize {
 
 /// A subflow with an RTT of 100 ms and 100 segments to send, at 1 s.
 fn sender() -> Sender {
-    let mut sender = Sender::new(Algorithm::Bbr, Ticks::default(), MSS as u16, 1_000_000);
+    let mut sender = Sender::new(Congestion::Bbr, Ticks::default(), MSS as u16, 1_000_000);
     sender.begin(at(900), Duration::from_millis(100));
     sender.enqueue(at(1000), Mapping { dsn: 0, len: 100 * MSS });
     sender
@@ -39,11 +39,11 @@ fn bbrs_window_follows_the_losses_in_the_first_round_of_recovery() {
     let mut sender = sender();
     transmit(&mut sender, at(1000));
     sack(&mut sender, at(1100), 3..6);
-    assert_eq!((sender.lost(), sender.control.window), (3, 4 + 3), "four in flight and three that arrived");
+    assert_eq!((sender.flight.lost, sender.control.window), (3, 4 + 3), "four in flight and three that arrived");
     for ms in 1100..1120 {
         transmit(&mut sender, at(ms));
     }
     assert_eq!(sender.in_flight(), 7);
     sack(&mut sender, at(1120), 7..8);
-    assert_eq!((sender.lost(), sender.control.window), (4, 7 - 1));
+    assert_eq!((sender.flight.lost, sender.control.window), (4, 7 - 1));
 }

@@ -1,7 +1,7 @@
 //! Use of the congestion window (RFC 7661 as in Linux, `tcp_cwnd_validate`).
 
 /// Whether the window was the limit in the last round.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WindowUsage {
     limited: bool,
     max_out: u32,
@@ -9,11 +9,6 @@ pub(super) struct WindowUsage {
 }
 
 impl WindowUsage {
-    /// The state of a new subflow, whose first byte is `next`.
-    pub(super) fn new(next: u64) -> WindowUsage {
-        WindowUsage { limited: false, max_out: 0, round_ends: next }
-    }
-
     /// Updates the state: `out` segments are not acknowledged, of the data up to `next`
     /// everything below `una` is.
     pub(super) fn note(&mut self, limited: bool, out: u32, una: u64, next: u64) {
@@ -35,7 +30,7 @@ mod tests {
 
     #[test]
     fn a_window_counts_as_the_limit_until_the_round_ends() {
-        let mut usage = WindowUsage::new(1);
+        let mut usage = WindowUsage::default();
         usage.note(true, 10, 1, 101);
         usage.note(false, 4, 50, 141);
         assert!(usage.is_limited(10, false));

@@ -23,7 +23,7 @@ impl Connection {
         if self.confirmed_at(plan).is_none_or(|at| now < at) {
             return;
         }
-        let due = |entry: &&mut Entry| !entry.closing && entry.is_stranded(plan) && entry.destroy.may(now);
+        let due = |entry: &&mut Entry| !entry.is_closing() && entry.is_stranded(plan) && entry.destroy.may(now);
         // The address with id 0 cannot be announced.
         let mut due: Vec<&mut Entry> = self.subflows.iter_mut().filter(due).collect();
         due.sort_by_key(|entry| entry.subflow.local_id);
@@ -57,13 +57,11 @@ impl Connection {
         let is_unwanted = |entry: &&mut Entry| entry.is_usable(plan) && plan.wanted(entry.path) == PathState::Closed;
         let stays =
             self.subflows.iter().any(|entry| entry.is_usable(plan) && plan.wanted(entry.path) != PathState::Closed);
-        let kept = match (stays, self.room.full_until) {
-            (true, _) => 0,
-            (false, Some(_)) => 1,
-            (false, None) => return,
-        };
+        if !stays && self.room.full_until.is_none() {
+            return;
+        }
         let Connection { subflows, ids, server_side, .. } = self;
-        let unwanted = subflows.iter_mut().filter(is_unwanted).skip(kept);
+        let unwanted = subflows.iter_mut().filter(is_unwanted).skip(usize::from(!stays));
         for entry in unwanted.filter(|entry| which(entry) && entry.destroy.may(now)) {
             if entry.is_lost(plan) && !*server_side {
                 withdraw(token, entry, ids, out);
@@ -74,8 +72,8 @@ impl Connection {
 
     /// When a subflow can first carry REMOVE_ADDR.
     pub(super) fn confirmed_at(&self, plan: Plan) -> Option<Instant> {
-        let is_usable = self.subflows.iter().filter(|entry| entry.is_usable(plan));
-        is_usable.map(|entry| entry.confirmed).min()
+        let usable = self.subflows.iter().filter(|entry| entry.is_usable(plan));
+        usable.map(|entry| entry.confirmed).min()
     }
 
     /// Withdraws the addresses that no path has any more.
@@ -90,7 +88,7 @@ impl Connection {
 
     pub(super) fn unused(&self, plan: Plan) -> impl Iterator<Item = (IpAddr, AddressId, PathId)> {
         let is_used = |ip: IpAddr| self.subflows.iter().any(|entry| canonical(entry.subflow.local.ip()) == ip);
-        self.ids.pairs().filter(move |&(ip, _, _)| plan.path_of(ip).is_none() && !is_used(ip))
+        self.ids.pairs().filter(move |&(ip, _, _)| plan.paths.path_of(ip).is_none() && !is_used(ip))
     }
 
     /// Withdraws pairs of address and id unknown to this agent, once.

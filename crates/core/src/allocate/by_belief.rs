@@ -1,44 +1,39 @@
-//! Every good path carries data.
+//! Every good path carries data, or the most preferred one with the others in reserve.
 
-use super::{Allocator, PathInput, fallback_state, last_resort};
-use crate::assess::Belief;
-use crate::path::{OnFade, PathState};
+use alloc::vec;
+
+use super::{Allocator, Mode, PathInput, select_active};
+use crate::path::OnFade;
 use crate::wanted::Wanted;
 
-/// Good paths active, fading ones demoted or removed, lost ones closed.
+/// Good paths active or, in the mode [`Backup`](Mode::Backup), only the most preferred one
+/// active and the others backup; fading ones demoted or removed, lost ones closed.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Aggregate {
+pub struct ByBelief {
+    /// How the paths are used together.
+    pub mode: Mode,
     /// What happens to a fading path.
     pub on_fade: OnFade,
 }
 
-impl Allocator for Aggregate {
+impl Allocator for ByBelief {
     fn allocate(&mut self, paths: &[PathInput]) -> Wanted {
-        if !paths.iter().any(|path| path.belief == Belief::Good) {
-            return last_resort(paths).into();
-        }
-        paths
-            .iter()
-            .map(|path| match path.belief {
-                Belief::Good => PathState::Active,
-                Belief::Fading if self.on_fade == OnFade::Close => PathState::Closed,
-                _ => fallback_state(path),
-            })
-            .collect()
+        let on = vec![self.mode == Mode::Aggregate; paths.len()];
+        select_active(paths, &on, self.on_fade).into()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Belief::{Fading, Good, Lost, Stalled, Unknown};
-    use PathState::{Active, Backup, Closed};
+    use crate::assess::Belief::{self, Fading, Good, Lost, Stalled, Unknown};
+    use crate::path::PathState::{self, Active, Backup, Closed};
     use alloc::vec::Vec;
 
     fn allocate(on_fade: OnFade, paths: &[(Belief, PathState)]) -> Vec<PathState> {
         let inputs: Vec<_> =
             paths.iter().enumerate().map(|(i, &(belief, was))| PathInput { belief, was, rank: i as u8 }).collect();
-        Aggregate { on_fade }.allocate(&inputs).states().to_vec()
+        ByBelief { mode: Mode::Aggregate, on_fade }.allocate(&inputs).states().to_vec()
     }
 
     #[test]
@@ -65,5 +60,26 @@ mod tests {
         assert_eq!(allocate(OnFade::Close, &[(Fading, Active), (Lost, Active)]), [Active, Closed]);
         assert_eq!(allocate(OnFade::Backup, &[(Unknown, Closed), (Lost, Active)]), [Active, Closed]);
         assert_eq!(allocate(OnFade::Backup, &[(Lost, Active), (Lost, Closed)]), [Active, Active]);
+    }
+
+    fn allocate_backup(paths: &[(Belief, PathState, u8)]) -> Vec<PathState> {
+        let inputs: Vec<_> = paths.iter().map(|&(belief, was, rank)| PathInput { belief, was, rank }).collect();
+        ByBelief { mode: Mode::Backup, on_fade: OnFade::Backup }.allocate(&inputs).states().to_vec()
+    }
+
+    #[test]
+    fn the_preferred_good_path_carries_and_the_other_is_in_reserve() {
+        assert_eq!(allocate_backup(&[(Good, Closed, 1), (Good, Closed, 0)]), [Backup, Active]);
+    }
+
+    #[test]
+    fn when_the_preferred_path_fades_they_swap_roles() {
+        assert_eq!(allocate_backup(&[(Fading, Active, 0), (Good, Backup, 1)]), [Backup, Active]);
+    }
+
+    #[test]
+    fn a_lost_path_is_closed_and_a_single_one_carries_even_fading() {
+        assert_eq!(allocate_backup(&[(Lost, Active, 0), (Good, Backup, 1)]), [Closed, Active]);
+        assert_eq!(allocate_backup(&[(Fading, Active, 0), (Lost, Backup, 1)]), [Active, Backup]);
     }
 }
