@@ -9,7 +9,7 @@ use super::tunnel::TunnelPacket;
 use crate::record::metrics::{PacketSums, Recovery};
 use crate::record::rows::{LinkRow, PacketRow};
 use crate::scenario::Scenario;
-use crate::world::{World, WorldEvent};
+use crate::world::World;
 
 #[derive(Clone, Debug)]
 pub(super) enum LinkPacket {
@@ -47,29 +47,12 @@ impl Wires {
     /// The links with the world's initial parameters, and its first ground truth of
     /// them.
     pub(super) fn new(scenario: &Scenario, seed: u64, world: &mut World, keep: bool) -> (Wires, Vec<LinkRow>) {
-        let paths = scenario.paths();
-        let mut first: Vec<[Option<DirectionParams>; 2]> = paths.iter().map(|_| [None, None]).collect();
-        let mut first_truths = Vec::new();
-        while let Some(event) = world.poll(Instant::ZERO) {
-            match event {
-                WorldEvent::LinkParams { path, direction, params } => {
-                    first[usize::from(path.0)][direction as usize] = Some(params);
-                }
-                WorldEvent::Truth(truth) => first_truths.push(LinkRow::from(&truth)),
-                WorldEvent::CamSent(_) | WorldEvent::Signal { .. } => {}
-            }
-        }
-        let mut places = Vec::new();
-        let mut links: Vec<Link> = Vec::new();
-        for entry in scenario.links() {
-            places.extend((0..entry.paths.len()).map(|station| (links.len(), station)));
-            let stations = entry.paths.filter_map(|path| {
-                let [up, down] = first[path].each_mut().map(Option::take);
-                Some((paths[path].name, [up?, down?]))
-            });
-            links.push(Link::shared(seed, entry.name, stations));
-        }
-        let sums = PacketSums::new(paths.len(), Recovery::of(scenario));
+        let (links, truths) = world.links(scenario, seed);
+        let entries = scenario.links().into_iter().enumerate();
+        let places: Vec<_> =
+            entries.flat_map(|(link, entry)| (0..entry.paths.len()).map(move |at| (link, at))).collect();
+        let first_truths = truths.iter().map(LinkRow::from).collect();
+        let sums = PacketSums::new(places.len(), Recovery::of(scenario));
         (Wires { due: vec![None; links.len()], links, places, keep, sums, ..Wires::default() }, first_truths)
     }
 

@@ -3,14 +3,14 @@
 
 use std::collections::VecDeque;
 
-use crosslane_core::link::{Direction, DirectionParams};
+use crosslane_core::link::{Direction, DirectionParams, Link};
 use crosslane_core::path::{PathId, Position};
 use crosslane_core::time::{Duration, Instant};
 
 use crate::input::mobility::{State, Track};
 use crate::radio::access_link::Quality;
 use crate::radio::cam::{self, Cam, CamError};
-use crate::scenario::{Scenario, ScenarioError};
+use crate::scenario::{LinkEntry, Scenario, ScenarioError};
 use crate::world::coverage::Coverage;
 
 pub mod coverage;
@@ -181,6 +181,31 @@ impl World {
             radios,
             ready: VecDeque::new(),
         })
+    }
+
+    /// The scenario's links, with their parameters at time 0, and the first ground truth
+    /// of each path. To be called before [`poll`](World::poll).
+    pub fn links(&mut self, scenario: &Scenario, seed: u64) -> (Vec<Link>, Vec<Truth>) {
+        let paths = scenario.paths();
+        let mut first: Vec<[Option<DirectionParams>; 2]> = paths.iter().map(|_| [None, None]).collect();
+        let mut truths = Vec::new();
+        while let Some(event) = self.poll(Instant::ZERO) {
+            match event {
+                WorldEvent::LinkParams { path, direction, params } => {
+                    first[usize::from(path.0)][direction as usize] = Some(params);
+                }
+                WorldEvent::Truth(truth) => truths.push(truth),
+                WorldEvent::CamSent(_) | WorldEvent::Signal { .. } => {}
+            }
+        }
+        let link = |entry: LinkEntry<'_>| {
+            let stations = entry.paths.filter_map(|path| {
+                let [up, down] = first[path].each_mut().map(Option::take);
+                Some((paths[path].name, [up?, down?]))
+            });
+            Link::shared(seed, entry.name, stations)
+        };
+        (scenario.links().into_iter().map(link).collect(), truths)
     }
 
     /// Sets the period of the ground truth (rounded up to whole [`TICK`]s); none:
