@@ -50,6 +50,15 @@ impl Scenario {
         self.units.iter().filter(|unit| unit.radio == radio.name)
     }
 
+    /// The RSUs that a path reaches.
+    pub fn units_on<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a RoadsideUnit> {
+        let of_radio = self.radio_of(path).into_iter();
+        of_radio.flat_map(move |(radio, only)| {
+            let units = self.units_of(radio).enumerate();
+            units.filter(move |(unit, _)| only.is_none_or(|only| only == *unit)).map(|(_, unit)| unit)
+        })
+    }
+
     /// The radio of a path, with the index of the path's RSU among the radio's if the
     /// path is one RSU.
     pub fn radio_of(&self, path: &str) -> Option<(&Radio, Option<usize>)> {
