@@ -19,9 +19,10 @@ pub mod deadline;
 pub mod hapanchak;
 pub mod mp_dpa;
 pub mod threshold;
+pub mod torrinhas;
 
 /// All of them, in the order in which messages and pages name them.
-pub static CATALOG: [Entry; 4] = [hapanchak::ENTRY, threshold::ENTRY, mp_dpa::ENTRY, deadline::ENTRY];
+pub static CATALOG: [Entry; 5] = [hapanchak::ENTRY, threshold::ENTRY, mp_dpa::ENTRY, deadline::ENTRY, torrinhas::ENTRY];
 
 /// A strategy with its parameters.
 pub trait Strategy: fmt::Debug + Send + Sync {

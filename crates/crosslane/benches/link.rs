@@ -167,7 +167,7 @@ fn run<T>(bit_s: f64, work: impl FnOnce(UdpSocket, UdpSocket) -> Result<T>) -> R
     let mut testbed = Testbed::new(&[PathPlan { name: "bench".into(), metric: 0 }])?;
     let links = testbed.take_devices().into_iter().map(|devices| {
         let link = Link::new(1, "bench", params.clone(), params.clone());
-        EmulatedLink { devices, link }
+        EmulatedLink { devices: vec![devices], link }
     });
     let (sink, source) = packet_channel();
     let emulator = Emulator::start(Clock::start(), links.collect(), Some(sink))?;

@@ -179,7 +179,7 @@ fn recorded_packets() -> Vec<PacketRecord> {
     };
     let links = testbed.take_devices().into_iter().map(|devices| {
         let link = Link::new(3, &devices.name, params.clone(), params.clone());
-        EmulatedLink { devices, link }
+        EmulatedLink { devices: vec![devices], link }
     });
     let (sink, source) = packet_channel();
     let emulator = Emulator::start(Clock::start(), links.collect(), Some(sink)).unwrap();

@@ -40,7 +40,7 @@ fn testbed(paths: &[&str]) -> Testbed {
 fn emulate(testbed: &mut Testbed, params: &DirectionParams, sink: Option<PacketSink>) -> Emulator {
     let links = testbed.take_devices().into_iter().map(|devices| {
         let link = Link::new(1, &devices.name, params.clone(), params.clone());
-        EmulatedLink { devices, link }
+        EmulatedLink { devices: vec![devices], link }
     });
     Emulator::start(Clock::start(), links.collect(), sink).unwrap()
 }

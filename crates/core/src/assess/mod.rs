@@ -13,6 +13,7 @@ use crate::time::{Duration, Instant};
 pub mod answers;
 pub mod arrivals;
 pub mod hapanchak;
+pub mod reach;
 pub mod silence;
 pub mod stalls;
 pub mod threshold;

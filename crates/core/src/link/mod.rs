@@ -13,17 +13,17 @@ use crate::rng::Rng;
 use crate::time::{Duration, Instant};
 
 pub(crate) mod codel;
-mod direction;
 pub mod ieee80211p;
 mod loss;
 pub mod mahimahi;
 mod shared_medium;
 #[cfg(test)]
 mod tests;
+mod transmitter;
 
-use direction::LinkDirection;
 pub use loss::{GilbertElliott, Loss};
 use shared_medium::SharedMedium;
+use transmitter::Transmitter;
 
 /// Maximum number of packets in one direction, queued and in flight together: what 200
 /// ms at 300,000 packets a second need. Beyond it the queue is full, whatever its own
@@ -49,6 +49,21 @@ impl Direction {
             Direction::Up => "up",
             Direction::Down => "down",
         }
+    }
+}
+
+/// One direction between the vehicle and a station of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hop {
+    /// Index of the station: 0 unless several share the link.
+    pub station: usize,
+    /// The direction.
+    pub direction: Direction,
+}
+
+impl From<Direction> for Hop {
+    fn from(direction: Direction) -> Hop {
+        Hop { station: 0, direction }
     }
 }
 
@@ -97,7 +112,7 @@ pub enum Bottleneck {
     Ieee80211p(Channel),
 }
 
-/// State of the 802.11p channel between two stations.
+/// State of the 802.11p channel between the vehicle and a station.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Channel {
     /// PHY rate.
@@ -111,6 +126,9 @@ pub struct Channel {
     /// Part of the air time (0 to 1) that other stations leave to this link: 1 if there
     /// are none; a value below [`Channel::LEAST_SHARE`] counts as that.
     pub share: f64,
+    /// Rate at which packets reach the air, in bits of IP packet a second: a shaper
+    /// after the queue; infinity for none.
+    pub limit_bit_s: f64,
 }
 
 impl Channel {
@@ -184,8 +202,8 @@ impl fmt::Display for DropReason {
 pub struct Exit {
     /// The caller's identifier of it.
     pub packet: PacketId,
-    /// Its direction.
-    pub direction: Direction,
+    /// Where it went.
+    pub hop: Hop,
     /// When it was due to arrive; never later than the `now` of the poll.
     pub at: Instant,
     /// Tries on the air (802.11p), else 1; 0 if it was never sent.
@@ -194,10 +212,12 @@ pub struct Exit {
     pub dropped: Option<DropReason>,
 }
 
-/// Both directions of one link. `now` never decreases from call to call.
+/// A link of the vehicle: both directions, to one station or to several that share the
+/// air and the vehicle's queue. `now` never decreases from call to call.
 #[derive(Clone, Debug)]
 pub struct Link {
-    link_directions: [LinkDirection; 2],
+    /// The vehicle's, then each station's.
+    transmitters: Vec<Transmitter>,
     medium: SharedMedium,
     on: bool,
 }
@@ -206,12 +226,27 @@ impl Link {
     /// A link that is on from the start of the run. `name` and `seed` select its random
     /// streams.
     pub fn new(seed: u64, name: &str, up: DirectionParams, down: DirectionParams) -> Link {
-        let rng = |part: &str| Rng::new(seed, &alloc::format!("link.{name}.{part}"));
-        Link {
-            link_directions: [LinkDirection::new(up, rng("up")), LinkDirection::new(down, rng("down"))],
-            medium: SharedMedium::new(rng("air")),
-            on: true,
+        Link::shared(seed, name, [(name, [up, down])])
+    }
+
+    /// A link to several stations, each with its name and parameters (up, down): one
+    /// 802.11p channel, on which the vehicle has one queue for all of them, with the
+    /// limit of the first one's parameters, and each station has its own. At least one
+    /// station; several only with [`Bottleneck::Ieee80211p`].
+    pub fn shared<'a>(
+        seed: u64,
+        name: &str,
+        stations: impl IntoIterator<Item = (&'a str, [DirectionParams; 2])>,
+    ) -> Link {
+        let rng = |name: &str, part: &str| Rng::new(seed, &alloc::format!("link.{name}.{part}"));
+        let (mut up, mut down) = (Vec::new(), Vec::new());
+        for (station, [to, from]) in stations {
+            up.push(to);
+            down.push(Transmitter::new(alloc::vec![from], rng(station, "down")));
         }
+        let mut transmitters = alloc::vec![Transmitter::new(up, rng(name, "up"))];
+        transmitters.append(&mut down);
+        Link { transmitters, medium: SharedMedium::new(rng(name, "air")), on: true }
     }
 
     /// A packet of `ip_bytes` enters at `now`.
@@ -222,7 +257,7 @@ impl Link {
     pub fn send(
         &mut self,
         now: Instant,
-        direction: Direction,
+        hop: impl Into<Hop>,
         packet: PacketId,
         ip_bytes: u32,
     ) -> Result<(), DropReason> {
@@ -230,7 +265,8 @@ impl Link {
             return Err(DropReason::Down);
         }
         self.advance(now);
-        self.link_directions[direction as usize].enter(now, packet, ip_bytes)?;
+        let (transmitter, hop) = place(hop.into());
+        self.transmitters[transmitter].enter(now, hop, packet, ip_bytes)?;
         self.advance(now);
         Ok(())
     }
@@ -238,35 +274,52 @@ impl Link {
     /// The next packet that has left by `now`, if any, in order of time.
     pub fn poll(&mut self, now: Instant) -> Option<Exit> {
         self.advance(now);
-        let due = |direction: &Direction| self.link_directions[*direction as usize].next_exit();
-        let direction = Direction::BOTH
-            .into_iter()
-            .filter(|direction| due(direction).is_some_and(|at| at <= now))
-            .min_by_key(due)?;
-        self.link_directions[direction as usize].leave(direction)
+        let mut first: Option<(Instant, usize, usize)> = None;
+        for (transmitter, sender) in self.transmitters.iter().enumerate() {
+            for (hop, far) in sender.hops.iter().enumerate() {
+                let due = far.next_exit().filter(|at| *at <= now);
+                if let Some(at) = due.filter(|at| first.is_none_or(|(earliest, ..)| *at < earliest)) {
+                    first = Some((at, transmitter, hop));
+                }
+            }
+        }
+        let (_, transmitter, hop) = first?;
+        let of = match transmitter {
+            0 => Hop { station: hop, direction: Direction::Up },
+            _ => Hop { station: transmitter - 1, direction: Direction::Down },
+        };
+        self.transmitters[transmitter].hops[hop].leave(of)
     }
 
     /// When to poll again if nothing is sent or set before; `None`: never.
     pub fn next_wakeup(&self) -> Option<Instant> {
-        let [up, down] = &self.link_directions;
-        up.next_event().into_iter().chain(down.next_event()).chain(self.medium.next_event(&self.link_directions)).min()
+        let own = self.transmitters.iter().filter_map(Transmitter::next_event);
+        own.chain(self.medium.next_event(&self.transmitters)).min()
     }
 
-    /// Changes how one direction treats packets from `now` on. Mahimahi's trace begins
-    /// at `now` unless it is the same `Arc` as before.
-    pub fn set(&mut self, now: Instant, direction: Direction, params: DirectionParams) {
+    /// Changes how a hop treats packets from `now` on. Mahimahi's trace begins at `now`
+    /// unless it is the same `Arc` as before.
+    pub fn set(&mut self, now: Instant, hop: impl Into<Hop>, params: DirectionParams) {
         self.advance(now);
-        let link_direction = &mut self.link_directions[direction as usize];
-        link_direction.set(now, params);
-        if !link_direction.on_air() {
-            self.medium.abandon(direction);
+        let (place, hop) = place(hop.into());
+        let transmitter = &mut self.transmitters[place];
+        transmitter.set(now, hop, params);
+        if !transmitter.on_air() {
+            self.medium.abandon(place);
         }
         self.advance(now);
     }
 
-    /// The parameters of one direction.
-    pub fn params(&self, direction: Direction) -> &DirectionParams {
-        self.link_directions[direction as usize].params()
+    /// All hops: of each station up, then down.
+    pub fn hops(&self) -> impl Iterator<Item = Hop> + use<> {
+        let stations = 0..self.transmitters.len() - 1;
+        stations.flat_map(|station| Direction::BOTH.map(|direction| Hop { station, direction }))
+    }
+
+    /// The parameters of a hop.
+    pub fn params(&self, hop: impl Into<Hop>) -> &DirectionParams {
+        let (transmitter, hop) = place(hop.into());
+        &self.transmitters[transmitter].hops[hop].params
     }
 
     /// Turns the link on or off at `now`. While off, it accepts nothing, and packets
@@ -276,9 +329,9 @@ impl Link {
         self.advance(now);
         self.on = on;
         if !on {
-            for direction in Direction::BOTH {
-                self.medium.abandon(direction);
-                self.link_directions[direction as usize].clear(now);
+            for (place, transmitter) in self.transmitters.iter_mut().enumerate() {
+                self.medium.abandon(place);
+                transmitter.clear(now);
             }
         }
     }
@@ -290,22 +343,31 @@ impl Link {
         self.medium.occupy(now, air_time)
     }
 
-    /// Air time taken since the start of the run by tries of both directions and by
+    /// Air time taken since the start of the run by the tries of all transmitters and by
     /// [`occupy`](Link::occupy), each from its DIFS to its end, without the waiting
     /// before. A try counts in full once it is this link's turn.
     pub fn air_used(&self) -> Duration {
         self.medium.used()
     }
 
-    /// Packets and bytes queued for the bottleneck of one direction.
-    pub fn waiting(&self, direction: Direction) -> (usize, u64) {
-        self.link_directions[direction as usize].waiting()
+    /// Packets and bytes queued for the bottleneck of a direction; upwards to all
+    /// stations together.
+    pub fn waiting(&self, hop: impl Into<Hop>) -> (usize, u64) {
+        self.transmitters[place(hop.into()).0].waiting()
     }
 
     fn advance(&mut self, now: Instant) {
-        for link_direction in &mut self.link_directions {
-            link_direction.advance(now);
+        for transmitter in &mut self.transmitters {
+            transmitter.advance(now);
         }
-        self.medium.advance(now, &mut self.link_directions);
+        self.medium.advance(now, &mut self.transmitters);
+    }
+}
+
+/// Indices of a hop's transmitter and of the hop within it.
+fn place(hop: Hop) -> (usize, usize) {
+    match hop.direction {
+        Direction::Up => (0, hop.station),
+        Direction::Down => (hop.station + 1, 0),
     }
 }

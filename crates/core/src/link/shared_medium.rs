@@ -1,18 +1,19 @@
-//! The air that both directions of an 802.11p link share.
+//! The air that the transmitters of an 802.11p link share.
 
-use super::direction::{LinkDirection, Serving};
+use super::Channel;
 use super::ieee80211p::{attempt_air_time, backoff, packet_error_rate};
-use super::{Channel, Direction};
+use super::transmitter::{Serving, Transmitter};
 use crate::rng::Rng;
 use crate::time::{Duration, Instant};
 
-/// One half-duplex channel: one frame at a time, in either direction.
+/// One half-duplex channel: one frame at a time, of any transmitter.
 #[derive(Clone, Debug)]
 pub(super) struct SharedMedium {
     busy_until: Instant,
     on_air: Option<Try>,
-    /// The direction that sent last; the other has priority if both contend at once.
-    last: Direction,
+    /// The transmitter that sent last. If several have waited equally long, the next
+    /// one after it sends.
+    last: Option<usize>,
     used: Duration,
     rng: Rng,
 }
@@ -20,7 +21,7 @@ pub(super) struct SharedMedium {
 /// One try of one packet.
 #[derive(Clone, Copy, Debug)]
 struct Try {
-    direction: Direction,
+    transmitter: usize,
     ends: Instant,
     received: bool,
     /// Tries that the packet has, this one included.
@@ -29,42 +30,40 @@ struct Try {
 
 impl SharedMedium {
     pub(super) fn new(rng: Rng) -> SharedMedium {
-        SharedMedium { busy_until: Instant::ZERO, on_air: None, last: Direction::Down, used: Duration::ZERO, rng }
+        SharedMedium { busy_until: Instant::ZERO, on_air: None, last: None, used: Duration::ZERO, rng }
     }
 
     /// Completes every try that begins or ends by `now`.
-    pub(super) fn advance(&mut self, now: Instant, link_directions: &mut [LinkDirection; 2]) {
+    pub(super) fn advance(&mut self, now: Instant, transmitters: &mut [Transmitter]) {
         loop {
             if let Some(ended) = self.on_air {
                 if ended.ends > now {
                     return;
                 }
                 self.on_air = None;
-                link_directions[ended.direction as usize].end_try(ended.ends, ended.received, ended.limit);
+                transmitters[ended.transmitter].end_try(ended.ends, ended.received, ended.limit);
             }
-            match self.contender(link_directions) {
-                Some((direction, channel, head)) if head.since.max(self.busy_until) <= now => {
-                    self.begin(direction, channel, head);
+            match self.contender(transmitters) {
+                Some((transmitter, channel, head)) if head.since.max(self.busy_until) <= now => {
+                    self.begin(transmitter, channel, head);
                 }
                 _ => return,
             }
         }
     }
 
-    /// The direction that gets the air next: the one that has waited longest.
-    fn contender(&self, link_directions: &[LinkDirection; 2]) -> Option<(Direction, Channel, Serving)> {
-        Direction::BOTH
-            .into_iter()
-            .filter_map(|direction| {
-                let (channel, head) = link_directions[direction as usize].head()?;
-                Some((direction, channel, head))
-            })
-            .min_by_key(|(direction, _, head)| (head.since, *direction == self.last))
+    /// The transmitter that gets the air next: the one that has waited longest.
+    fn contender(&self, transmitters: &[Transmitter]) -> Option<(usize, Channel, Serving)> {
+        let count = transmitters.len();
+        let next = self.last.map_or(0, |last| last + 1);
+        let turns = (next..next + count).map(|turn| turn % count);
+        let heads = turns.filter_map(|place| transmitters[place].head().map(|(channel, head)| (place, channel, head)));
+        heads.min_by_key(|(.., head)| head.since)
     }
 
     /// IEEE 802.11 §10.3.4: a station that finds the air free sends without backoff;
     /// one that finds it busy, or has just sent, waits a random number of slots.
-    fn begin(&mut self, direction: Direction, channel: Channel, head: Serving) {
+    fn begin(&mut self, transmitter: usize, channel: Channel, head: Serving) {
         let air_time = attempt_air_time(channel.rate, head.ip_bytes);
         let mut start = head.since.max(self.busy_until);
         let mut wanted = air_time;
@@ -83,8 +82,8 @@ impl SharedMedium {
         let ends = start + air_time;
         self.busy_until = ends;
         self.used += air_time;
-        self.last = direction;
-        self.on_air = Some(Try { direction, ends, received: !self.rng.chance(error), limit: channel.tries });
+        self.last = Some(transmitter);
+        self.on_air = Some(Try { transmitter, ends, received: !self.rng.chance(error), limit: channel.tries });
     }
 
     /// How long other stations delay a try that takes `wanted` of the air: with the
@@ -113,20 +112,17 @@ impl SharedMedium {
         self.used
     }
 
-    /// Discards the packet on the air in this direction; the air stays taken.
-    pub(super) fn abandon(&mut self, direction: Direction) {
-        self.on_air = self.on_air.filter(|current| current.direction != direction);
+    /// Discards this transmitter's packet on the air; the air stays taken.
+    pub(super) fn abandon(&mut self, transmitter: usize) {
+        self.on_air = self.on_air.filter(|current| current.transmitter != transmitter);
     }
 
     /// When a packet may next leave over the air.
-    pub(super) fn next_event(&self, link_directions: &[LinkDirection; 2]) -> Option<Instant> {
+    pub(super) fn next_event(&self, transmitters: &[Transmitter]) -> Option<Instant> {
         match self.on_air {
-            // The other direction may go next, with a shorter delay.
-            Some(current) => {
-                let [up, down] = link_directions;
-                Some(current.ends + up.delay().min(down.delay()))
-            }
-            None => self.contender(link_directions).map(|(_, _, head)| head.since.max(self.busy_until)),
+            // Another transmitter may go next, with a shorter delay.
+            Some(current) => transmitters.iter().map(|transmitter| current.ends + transmitter.delay()).min(),
+            None => self.contender(transmitters).map(|(_, _, head)| head.since.max(self.busy_until)),
         }
     }
 }

@@ -4,6 +4,7 @@ use alloc::vec;
 use proptest::prelude::*;
 
 mod shared;
+mod stations;
 
 fn rate(bit_s: f64, delay_ms: u64, loss: f64, queue: QueueLimit) -> DirectionParams {
     DirectionParams {
@@ -35,6 +36,7 @@ fn shared_air(mean_snr_db: f64, share: f64) -> DirectionParams {
             nakagami_m: f64::INFINITY,
             tries: 7,
             share,
+            limit_bit_s: f64::INFINITY,
         }),
         ..plain(0.0, 0)
     }
@@ -162,7 +164,7 @@ fn both_directions_share_the_air() {
     assert_eq!(left.len(), 100);
     for pair in left.windows(2) {
         assert!(pair[1].at >= pair[0].at + one_try, "two frames at once");
-        assert_ne!(pair[0].direction, pair[1].direction, "one side was starved");
+        assert_ne!(pair[0].hop, pair[1].hop, "one side was starved");
     }
 }
 
@@ -244,7 +246,14 @@ fn any_params() -> impl Strategy<Value = DirectionParams> {
             Bottleneck::Opportunities(Arc::new(opportunities))
         }),
         (0.0..20.0, 1u8..8, prop_oneof![Just(1.0), 0.0..1.0]).prop_map(|(mean_snr_db, tries, share)| {
-            Bottleneck::Ieee80211p(Channel { rate: PhyRate::Mbit6, mean_snr_db, nakagami_m: 1.5, tries, share })
+            Bottleneck::Ieee80211p(Channel {
+                rate: PhyRate::Mbit6,
+                mean_snr_db,
+                nakagami_m: 1.5,
+                tries,
+                share,
+                limit_bit_s: f64::INFINITY,
+            })
         }),
     ];
     let queue = prop_oneof![(0u32..20).prop_map(QueueLimit::Packets), (0u32..20_000).prop_map(QueueLimit::Bytes),];
@@ -329,7 +338,7 @@ proptest! {
     ) {
         let (left, accepted) = run(&acts, false);
         for direction in Direction::BOTH {
-            let left: Vec<_> = left.iter().filter(|exit| exit.direction == direction).collect();
+            let left: Vec<_> = left.iter().filter(|exit| exit.hop.direction == direction).collect();
             let accepted: Vec<_> = accepted.iter().filter(|sent| sent.1 == direction).collect();
             let order: Vec<_> = left.iter().map(|exit| exit.packet).collect();
             let expected: Vec<_> = accepted.iter().map(|sent| sent.0).collect();

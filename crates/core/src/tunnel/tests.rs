@@ -2,7 +2,7 @@ use alloc::vec;
 
 use super::wire::gre::NUMBERED_BYTES;
 use super::*;
-use crate::link::{Bottleneck, Direction, DirectionParams, Exit, Link, Loss, PacketId, QueueLimit};
+use crate::link::{Bottleneck, Direction, DirectionParams, Exit, Hop, Link, Loss, PacketId, QueueLimit};
 use crate::path::PathState;
 
 mod burst_end;
@@ -174,7 +174,7 @@ impl Testbed {
     fn exchange(&mut self) {
         for path in 0..self.links.len() {
             while let Some(exit) = self.links[path].poll(self.now) {
-                let Exit { packet, direction, dropped: None, .. } = exit else { continue };
+                let Exit { packet, hop: Hop { direction, .. }, dropped: None, .. } = exit else { continue };
                 let (sent, bytes) = self.in_flight[packet.0 as usize].clone();
                 let endpoint = usize::from(direction == Direction::Up);
                 let input = match sent {

@@ -94,8 +94,8 @@ impl Agents {
 
 fn configuration(scenario: &Scenario, strategy: &Strategy) -> Table {
     let path = |entry: PathEntry<'_>| {
-        let rsus = scenario.units.iter().filter(|unit| unit.radio == entry.name);
-        let stations: Vec<Toml> = rsus.map(|unit| Toml::Integer(unit.station_id.into())).collect();
+        let stations: Vec<Toml> =
+            scenario.units_on(entry.name).map(|unit| Toml::Integer(unit.station_id.into())).collect();
         let rat = Toml::try_from(entry.rat).unwrap_or(Toml::String(String::new()));
         let mut path = Table::from_iter([("name".to_string(), entry.name.into()), ("rat".to_string(), rat)]);
         if !stations.is_empty() {

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::thread::JoinHandle;
 
-use crosslane_core::link::{Direction, DirectionParams, Link};
 use crosslane_core::path::PathId;
 use crosslane_core::time::{Duration, Instant};
 use crosslane_sim::record::rows::{LinkRow, SampleRow, SampleSource};
@@ -14,10 +13,10 @@ use crosslane_sim::world::{CamSent, World, WorldEvent};
 use super::onboard_unit::OnBoardUnit;
 use crate::clock::{Clock, unix_s};
 use crate::error::{Error, Result};
-use crate::testbed::Testbed;
 use crate::testbed::emulator::{Control, EmulatedLink, Emulator, EmulatorReport, PacketRecord, packet_channel};
 use crate::testbed::realtime::become_realtime;
 use crate::testbed::wire::WireCount;
+use crate::testbed::{PathDevices, Testbed};
 
 /// Real-time priority of the traffic and the world; the emulator's is higher.
 pub const PRIORITY: i32 = 5;
@@ -58,23 +57,22 @@ impl EmulatedWorld {
     /// Creates the world and starts the emulator.
     pub fn new(scenario: &Scenario, seed: u64, testbed: &mut Testbed) -> Result<EmulatedWorld> {
         let mut world = World::new(scenario, seed)?;
-        let mut first: BTreeMap<(PathId, Direction), DirectionParams> = BTreeMap::new();
-        while let Some(event) = world.poll(Instant::ZERO) {
-            if let WorldEvent::LinkParams { path, direction, params } = event {
-                first.insert((path, direction), params);
-            }
-        }
         let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
-        let (mut links, mut places) = (Vec::new(), vec![None; names.len()]);
-        for devices in testbed.take_devices() {
-            let place = names.iter().position(|name| *name == devices.name).unwrap_or_default();
-            let mut params = |direction| first.remove(&(PathId(place as u8), direction));
-            let (Some(up), Some(down)) = (params(Direction::Up), params(Direction::Down)) else {
-                let cause = format!("the world has no parameters for {}", names[place]);
-                return Err(Error::failure("setting up the links", cause));
-            };
-            places[place] = Some(links.len());
-            links.push(EmulatedLink { devices, link: Link::new(seed, &names[place], up, down) });
+        let (models, _) = world.links(scenario, seed);
+        let mut present: BTreeMap<String, PathDevices> =
+            testbed.take_devices().into_iter().map(|devices| (devices.name.clone(), devices)).collect();
+        let (mut links, mut places, mut count) = (Vec::new(), vec![None; names.len()], 0);
+        for (entry, link) in scenario.links().into_iter().zip(models) {
+            let devices: Vec<PathDevices> =
+                names[entry.paths.clone()].iter().filter_map(|name| present.remove(name)).collect();
+            if devices.is_empty() {
+                continue;
+            }
+            for path in entry.paths {
+                places[path] = Some(count);
+                count += 1;
+            }
+            links.push(EmulatedLink { devices, link });
         }
         let unit = testbed.vehicle.enter(OnBoardUnit::new)?;
         let unit = unit.map_err(|cause| Error::failure("opening the on-board unit's socket", cause))?;

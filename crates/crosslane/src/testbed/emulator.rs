@@ -36,11 +36,11 @@ pub const SLOT: Duration = Duration::from_micros(75);
 /// Maximum number of queued commands.
 const MAX_COMMANDS: usize = 1024;
 
-/// A link to emulate, and its two devices.
+/// A link to emulate, and the devices of each path over it.
 #[derive(Debug)]
 pub struct EmulatedLink {
-    /// The devices.
-    pub devices: PathDevices,
+    /// The devices, one pair for each station of the model.
+    pub devices: Vec<PathDevices>,
     /// The model.
     pub link: Link,
 }
@@ -63,7 +63,7 @@ pub struct Control {
 /// A command to the emulator.
 #[derive(Debug)]
 enum Command {
-    /// Changes the link with this index.
+    /// Changes the path with this index, or the link that it uses.
     Change(usize, Change),
     Stop,
 }
@@ -77,7 +77,7 @@ enum Change {
 }
 
 impl Emulator {
-    /// Starts the thread. `links` keep their indices; every packet is reported to
+    /// Starts the thread. Paths are numbered in the order of their devices; every packet is reported to
     /// `sink`, if there is one.
     ///
     /// # Errors
@@ -135,28 +135,28 @@ impl Drop for Emulator {
 }
 
 impl Control {
-    /// Changes the parameters of one direction of the link with this index.
+    /// Changes the parameters of one direction of the path with this index.
     ///
     /// # Errors
     /// 1024 commands are queued, or the emulator has ended.
-    pub fn set(&self, link: usize, direction: Direction, params: DirectionParams) -> Result<()> {
-        self.send(Command::Change(link, Change::Set(direction, params)))
+    pub fn set(&self, path: usize, direction: Direction, params: DirectionParams) -> Result<()> {
+        self.send(Command::Change(path, Change::Set(direction, params)))
     }
 
     /// Turns a link on or off, in both directions.
     ///
     /// # Errors
     /// As for [`set`](Control::set).
-    pub fn set_on(&self, link: usize, on: bool) -> Result<()> {
-        self.send(Command::Change(link, Change::SetOn(on)))
+    pub fn set_on(&self, path: usize, on: bool) -> Result<()> {
+        self.send(Command::Change(path, Change::SetOn(on)))
     }
 
     /// Occupies the channel of an 802.11p link for `air_time`, as a CAM does.
     ///
     /// # Errors
     /// As for [`set`](Control::set).
-    pub fn occupy(&self, link: usize, air_time: Duration) -> Result<()> {
-        self.send(Command::Change(link, Change::Occupy(air_time)))
+    pub fn occupy(&self, path: usize, air_time: Duration) -> Result<()> {
+        self.send(Command::Change(path, Change::Occupy(air_time)))
     }
 
     fn send(&self, command: Command) -> Result<()> {

@@ -22,7 +22,7 @@ pub fn two_links(names: [&str; 2], mbit_s: f64, delay_ms: u64) -> (Testbed, Emul
     };
     let links = testbed.take_devices().into_iter().map(|devices| {
         let link = Link::new(1, &devices.name, params.clone(), params.clone());
-        EmulatedLink { devices, link }
+        EmulatedLink { devices: vec![devices], link }
     });
     let emulator = Emulator::start(Clock::start(), links.collect(), None).unwrap();
     (testbed, emulator)

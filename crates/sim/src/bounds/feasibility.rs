@@ -85,16 +85,20 @@ fn prove_one(scenario: &Scenario, track: &Track, seeds: &[u64], expectation: usi
 /// Smoothed mean signal of a path over the drive: (s, dBm). It has no entries
 /// while every transmitter is off.
 fn smoothed(scenario: &Scenario, track: &Track, path: &str, seed: Option<u64>) -> Vec<(f64, f64)> {
-    let radio = scenario.radios.iter().find(|radio| radio.name == path);
+    let radio = scenario.radio_of(path);
     let link = scenario.access.iter().find(|link| link.name == path);
     let start_m = track.at(0.0).position_m;
-    let mut coverage = radio.map(|radio| Coverage::new(scenario, radio, seed, start_m));
+    let mut coverage = radio.map(|(radio, unit)| (Coverage::new(scenario, radio, seed, start_m), unit));
     let model = link.and_then(|link| link.model.as_ref());
     let mut channel = model.map(|model| Channel::new(model, path, seed, start_m));
     let mut mean_dbm = |t_s: f64| {
-        if let Some(coverage) = &mut coverage {
+        if let Some((coverage, unit)) = &mut coverage {
             let position_m = track.at(t_s - scenario.vehicle.start_s).position_m;
-            return coverage.serving(t_s, position_m).map(|signal| signal.mean_dbm);
+            let signal = match unit {
+                Some(unit) => coverage.signal_if_on(*unit, t_s, position_m),
+                None => coverage.serving(t_s, position_m),
+            };
+            return signal.map(|signal| signal.mean_dbm);
         }
         let link = link?;
         let trace = link.trace.as_ref().and_then(|name| scenario.data.traces.get(name));

@@ -10,7 +10,6 @@
 
 use std::collections::BTreeMap;
 
-use crosslane_core::path::PathId;
 use crosslane_core::rng::Rng;
 use crosslane_core::time::{Duration, Instant};
 
@@ -32,8 +31,8 @@ const MIN_CHANGE: f64 = 0.005;
 /// A run of many vehicles.
 pub struct Fleet {
     vehicles: Vec<Vehicle>,
-    /// The first paths.
-    radios: u8,
+    /// Number of radios of a vehicle.
+    radios: usize,
     now: Instant,
     end: Instant,
 }
@@ -67,7 +66,7 @@ impl Fleet {
         let vehicle = |(number, track)| Vehicle::new(&mut common, &config, strategy, seed, number, track);
         Ok(Fleet {
             vehicles: tracks.into_iter().map(vehicle).collect::<Result<_, _>>()?,
-            radios: scenario.radios.len() as u8,
+            radios: scenario.radios.len(),
             now: Instant::ZERO,
             end: Instant::from_secs_f64(scenario.duration_s),
         })
@@ -88,17 +87,17 @@ impl Fleet {
     /// each vehicle.
     pub fn share_airtime(&mut self) {
         self.now = self.next().unwrap_or(self.end);
-        for path in (0..self.radios).map(PathId) {
+        for radio in 0..self.radios {
             let mut cells: BTreeMap<usize, Vec<(usize, AirtimeUse)>> = BTreeMap::new();
             for (vehicle, member) in self.vehicles.iter_mut().enumerate() {
-                if let Some((unit, used)) = member.airtime_used(path) {
+                if let Some((unit, used)) = member.airtime_used(radio) {
                     cells.entry(unit).or_default().push((vehicle, used));
                 }
             }
             for stations in cells.values() {
                 let uses: Vec<AirtimeUse> = stations.iter().map(|(_, used)| *used).collect();
                 for ((vehicle, _), share) in stations.iter().zip(airtime::shares(&uses)) {
-                    self.vehicles[*vehicle].set_share(path, share);
+                    self.vehicles[*vehicle].set_share(radio, share);
                 }
             }
         }
@@ -168,18 +167,18 @@ impl Vehicle {
 
     /// The serving RSU, by its index among the radio's, and the airtime used in
     /// the last step.
-    fn airtime_used(&mut self, path: PathId) -> Option<(usize, AirtimeUse)> {
-        let (unit, used, backlog) = self.simulation.as_mut()?.airtime_used(path)?;
+    fn airtime_used(&mut self, radio: usize) -> Option<(usize, AirtimeUse)> {
+        let (unit, used, backlog) = self.simulation.as_mut()?.airtime_used(radio)?;
         Some((unit, AirtimeUse { part: (used.as_secs_f64() / STEP.as_secs_f64()).min(1.0), backlog }))
     }
 
-    fn set_share(&mut self, path: PathId, share: f64) {
-        let last = &mut self.shares[usize::from(path.0)];
+    fn set_share(&mut self, radio: usize, share: f64) {
+        let last = &mut self.shares[radio];
         if let Some(simulation) = &mut self.simulation
             && (*last - share).abs() > MIN_CHANGE
         {
             *last = share;
-            simulation.set_airtime_share(path, share);
+            simulation.set_airtime_share(radio, share);
         }
     }
 

@@ -12,6 +12,7 @@ use crate::input::mobility::Track;
 pub use crate::transport::congestion::Congestion;
 pub use crate::transport::scheduler::Scheduler;
 
+mod background;
 pub mod base;
 mod deadlines;
 mod engine;
@@ -34,12 +35,14 @@ mod validate;
 mod wires;
 
 pub use crate::error::ScenarioError;
+pub use background::{Background, BackgroundCams};
 pub use base::{Base, Engines};
 pub use engine::Engine;
 pub use expectation::{Bound, Crossing, CrossingDirection, Expectation};
 pub use fleet::Fleet;
-pub use networks::{AccessLink, Background, Queue, Radio, RoadsideUnit};
+pub use networks::{AccessLink, Queue, Radio, RadioPaths, RoadsideUnit, UnitDelay};
 pub use params::{OracleParams, Steer, TunnelParams};
+pub use paths::LinkEntry;
 pub use resolved::Resolved;
 pub use route::{MAX_WAYPOINTS, Route};
 use source_map::Lines;

@@ -1,15 +1,19 @@
 //! The networks of a scenario: radios with their RSUs, cellular and Wi-Fi
 //! links.
 
-use crosslane_core::link::ieee80211p::{self, PhyRate};
+use std::fmt;
+
+use crosslane_core::link::ieee80211p::PhyRate;
 use crosslane_core::link::{CoDel, Loss, QueueLimit};
 use crosslane_core::path::Rat;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error, IntoDeserializer, MapAccess, Visitor};
+use serde::ser::{SerializeStruct, Serializer};
 use serde::{Deserialize, Serialize};
 
-use super::Wire;
-use super::schema::{integer, number, period, phy_rate, spans, station, whole};
+use super::schema::{number, period, phy_rate, spans, station, whole};
+use super::{Background, Wire};
 use crate::radio::access_link::AccessModel;
-use crate::radio::cam;
 use crate::radio::fading::Fading;
 use crate::radio::path_loss::PathLoss;
 
@@ -21,6 +25,9 @@ pub struct Radio {
     pub name: String,
     /// Always 802.11p.
     pub rat: Rat,
+    /// Whether the radio is one path, or each of its RSUs.
+    #[serde(default)]
+    pub paths: RadioPaths,
     /// PHY rate.
     #[serde(rename = "rate_mbit_s", deserialize_with = "phy_rate")]
     pub rate: PhyRate,
@@ -36,6 +43,10 @@ pub struct Radio {
     /// Packets that may wait for the channel (1 to 100,000).
     #[serde(default = "hundred")]
     pub queue_packets: u32,
+    /// Rate of IP packets at which each station passes packets to the air, in Mbit/s
+    /// (above 0, at most 100); none: no shaper.
+    #[serde(default, deserialize_with = "period::<_, _, 100>")]
+    pub limit_mbit_s: Option<f64>,
     /// Path loss.
     pub path_loss: PathLoss,
     /// Standard deviation of shadowing, in dB (0 to 20); none: from the model.
@@ -47,37 +58,20 @@ pub struct Radio {
     /// Fading of each frame.
     #[serde(default)]
     pub fading: Fading,
-    /// Other vehicles in range; none by default.
+    /// Other stations on the channel; none by default.
     #[serde(default)]
     pub background: Background,
 }
 
-impl Radio {
-    /// Share of the airtime (0 or more) that the CAMs of other vehicles take,
-    /// each sent at the radio's rate.
-    pub fn channel_load(&self) -> f64 {
-        let air_time = ieee80211p::broadcast_air_time(self.rate, cam::VEHICLE_BYTES);
-        let Background { stations, cam_period_ms } = self.background;
-        f64::from(stations) * air_time.as_secs_f64() * 1000.0 / cam_period_ms
-    }
-}
-
-/// Other vehicles in range, whose CAMs use the same channel.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Background {
-    /// Number of vehicles (0 to 1000).
-    #[serde(deserialize_with = "integer::<_, 0, 1000>")]
-    pub stations: u32,
-    /// Period of their CAMs, in ms (10 to 10,000).
-    #[serde(default = "whole::<100>", deserialize_with = "number::<_, _, 10, 10_000>")]
-    pub cam_period_ms: f64,
-}
-
-impl Default for Background {
-    fn default() -> Background {
-        Background { stations: 0, cam_period_ms: 100.0 }
-    }
+/// The paths of a radio.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RadioPaths {
+    /// One, with the radio's name: the strongest RSU serves.
+    #[default]
+    Radio,
+    /// One to each RSU, with the RSU's name. They share the air and the vehicle's queue.
+    Units,
 }
 
 /// A roadside unit.
@@ -99,12 +93,75 @@ pub struct RoadsideUnit {
     /// Station id; none in the file: 1000 plus its index.
     #[serde(default, deserialize_with = "station")]
     pub station_id: u32,
-    /// One-way delay between the RSU and the server, in ms (0 to 10,000).
-    #[serde(default = "whole::<2>", deserialize_with = "number::<_, _, 0, 10_000>")]
-    pub delay_ms: f64,
+    /// One-way delay between the RSU and the server.
+    #[serde(default)]
+    pub delay_ms: UnitDelay,
     /// Intervals `[from, to]`, in s, in which it is off.
     #[serde(default, deserialize_with = "spans")]
     pub outages_s: Vec<[f64; 2]>,
+}
+
+/// One-way delay in each direction, in ms (0 to 10,000).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UnitDelay {
+    /// To the server.
+    pub up: f64,
+    /// From the server.
+    pub down: f64,
+}
+
+impl Default for UnitDelay {
+    fn default() -> UnitDelay {
+        UnitDelay { up: 2.0, down: 2.0 }
+    }
+}
+
+impl<'de> Deserialize<'de> for UnitDelay {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<UnitDelay, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Each {
+            #[serde(deserialize_with = "number::<_, _, 0, 10_000>")]
+            up: f64,
+            #[serde(deserialize_with = "number::<_, _, 0, 10_000>")]
+            down: f64,
+        }
+        struct Shapes;
+        impl<'de> Visitor<'de> for Shapes {
+            type Value = UnitDelay;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of ms, or a table of `up` and `down`")
+            }
+
+            fn visit_i64<E: Error>(self, ms: i64) -> Result<UnitDelay, E> {
+                self.visit_f64(ms as f64)
+            }
+
+            fn visit_f64<E: Error>(self, ms: f64) -> Result<UnitDelay, E> {
+                let ms = number::<_, _, 0, 10_000>(ms.into_deserializer())?;
+                Ok(UnitDelay { up: ms, down: ms })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<UnitDelay, A::Error> {
+                Each::deserialize(MapAccessDeserializer::new(map)).map(|Each { up, down }| UnitDelay { up, down })
+            }
+        }
+        from.deserialize_any(Shapes)
+    }
+}
+
+impl Serialize for UnitDelay {
+    /// A number if both directions are equal, else a table.
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        if self.up == self.down {
+            return to.serialize_f64(self.up);
+        }
+        let mut each = to.serialize_struct("UnitDelay", 2)?;
+        each.serialize_field("up", &self.up)?;
+        each.serialize_field("down", &self.down)?;
+        each.end()
+    }
 }
 
 /// A cellular or Wi-Fi link from constants, a trace or a model; or a wire.

@@ -1,15 +1,74 @@
-//! The paths of a scenario, and their order of preference.
+//! The paths of a scenario, the links below them, and their order of preference.
+
+use std::ops::Range;
 
 use crosslane_core::path::PathId;
 
-use super::{PathEntry, Scenario, Strategy};
+use super::{PathEntry, Radio, RadioPaths, RoadsideUnit, Scenario, Strategy};
+
+/// A link of the vehicle, with a path to each of its stations.
+#[derive(Clone, Debug)]
+pub struct LinkEntry<'a> {
+    /// Name of the radio or the access link.
+    pub name: &'a str,
+    /// Indices of its paths.
+    pub paths: Range<usize>,
+}
 
 impl Scenario {
     /// The paths, in order of their id.
     pub fn paths(&self) -> Vec<PathEntry<'_>> {
-        let radios = self.radios.iter().map(|radio| (&radio.name, radio.rat));
+        let radios = self.radios.iter().flat_map(|radio| {
+            let names: Vec<&String> = match radio.paths {
+                RadioPaths::Radio => vec![&radio.name],
+                RadioPaths::Units => self.units_of(radio).map(|unit| &unit.name).collect(),
+            };
+            names.into_iter().map(|name| (name, radio.rat))
+        });
         let access = self.access.iter().map(|link| (&link.name, link.rat));
         radios.chain(access).zip(0..).map(|((name, rat), id)| PathEntry { id: PathId(id), name, rat }).collect()
+    }
+
+    /// The links: the radios, then the others, in file order.
+    pub fn links(&self) -> Vec<LinkEntry<'_>> {
+        let radios = self.radios.iter().map(|radio| match radio.paths {
+            RadioPaths::Radio => (&radio.name, 1),
+            RadioPaths::Units => (&radio.name, self.units_of(radio).count()),
+        });
+        let mut next = 0;
+        let links = radios.chain(self.access.iter().map(|link| (&link.name, 1)));
+        links
+            .map(|(name, count)| {
+                next += count;
+                LinkEntry { name, paths: next - count..next }
+            })
+            .collect()
+    }
+
+    /// The RSUs of a radio, in file order.
+    pub fn units_of<'a>(&'a self, radio: &'a Radio) -> impl Iterator<Item = &'a RoadsideUnit> {
+        self.units.iter().filter(|unit| unit.radio == radio.name)
+    }
+
+    /// The RSUs that a path reaches.
+    pub fn units_on<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a RoadsideUnit> {
+        let of_radio = self.radio_of(path).into_iter();
+        of_radio.flat_map(move |(radio, only)| {
+            let units = self.units_of(radio).enumerate();
+            units.filter(move |(unit, _)| only.is_none_or(|only| only == *unit)).map(|(_, unit)| unit)
+        })
+    }
+
+    /// The radio of a path, with the index of the path's RSU among the radio's if the
+    /// path is one RSU.
+    pub fn radio_of(&self, path: &str) -> Option<(&Radio, Option<usize>)> {
+        self.radios.iter().find_map(|radio| match radio.paths {
+            RadioPaths::Radio => (radio.name == path).then_some((radio, None)),
+            RadioPaths::Units => {
+                let unit = self.units_of(radio).position(|unit| unit.name == path);
+                unit.map(|unit| (radio, Some(unit)))
+            }
+        })
     }
 
     /// Id of the path with this name.

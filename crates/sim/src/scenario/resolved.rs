@@ -5,8 +5,8 @@ use crosslane_core::path::Rat;
 use serde::Serialize;
 
 use super::{
-    AccessLink, Congestion, Expectation, Fleet, Map, Motion, Queue, Radio, RoadsideUnit, Scenario, Scheduler, Service,
-    Traffic, Tunnel, Wire,
+    AccessLink, Background, Congestion, Expectation, Fleet, Map, Motion, Queue, Radio, RoadsideUnit, Scenario,
+    Scheduler, Service, Traffic, Tunnel, Wire,
 };
 use crate::traffic::Protocol;
 
@@ -58,13 +58,16 @@ struct PathEntry<'a> {
 #[serde(untagged)]
 enum LinkKeys<'a> {
     Radio {
+        radio: &'a str,
         rate_mbit_s: f64,
         eirp_dbm: f64,
         noise_dbm: f64,
         tries: u8,
         queue_packets: u32,
+        limit_mbit_s: Option<f64>,
         background_stations: u32,
-        background_cam_period_ms: f64,
+        background_cam_period_ms: Option<f64>,
+        background_shares: &'a [[f64; 3]],
     },
     Access {
         up_mbit_s: f64,
@@ -123,7 +126,7 @@ impl Scenario {
             parallel: self.parallel,
             seeds,
             strategies: strategies.iter().filter_map(|name| self.strategy_entry(name)).collect(),
-            paths: self.radios.iter().map(radio).chain(self.access.iter().map(access)).collect(),
+            paths: self.path_entries(),
             roadside_units: &self.units,
             vehicle: self.vehicle_entry(),
             map: self.map,
@@ -133,6 +136,13 @@ impl Scenario {
             traffic: traffic(&self.traffic),
             expect: &self.expectations,
         }
+    }
+
+    fn path_entries(&self) -> Vec<PathEntry<'_>> {
+        let names = self.paths();
+        let radios = self.radios.iter().zip(self.links());
+        let radios = radios.flat_map(|(of, link)| names[link.paths].iter().map(|path| radio(of, path.name)));
+        radios.chain(self.access.iter().map(access)).collect()
     }
 
     fn strategy_entry(&self, name: &str) -> Option<StrategyEntry> {
@@ -151,17 +161,24 @@ impl Scenario {
     }
 }
 
-fn radio(radio: &Radio) -> PathEntry<'_> {
+fn radio<'a>(radio: &'a Radio, name: &'a str) -> PathEntry<'a> {
+    let (background_stations, background_cam_period_ms, background_shares): (_, _, &[_]) = match &radio.background {
+        Background::Cams(cams) => (cams.stations, Some(cams.cam_period_ms), &[]),
+        Background::Shares(spans) => (0, None, spans),
+    };
     let keys = LinkKeys::Radio {
+        radio: &radio.name,
         rate_mbit_s: radio.rate.mbit_s(),
         eirp_dbm: radio.eirp_dbm,
         noise_dbm: radio.noise_dbm,
         tries: radio.tries,
         queue_packets: radio.queue_packets,
-        background_stations: radio.background.stations,
-        background_cam_period_ms: radio.background.cam_period_ms,
+        limit_mbit_s: radio.limit_mbit_s,
+        background_stations,
+        background_cam_period_ms,
+        background_shares,
     };
-    PathEntry { name: &radio.name, rat: radio.rat, link: "radio", keys }
+    PathEntry { name, rat: radio.rat, link: "radio", keys }
 }
 
 fn access(link: &AccessLink) -> PathEntry<'_> {

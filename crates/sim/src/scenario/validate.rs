@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crosslane_core::path::Rat;
 
 use super::{
-    Bound, Crossing, Data, Expectation, MAX_PATHS, MAX_UNITS, Motion, Scenario, ScenarioError, Traffic, tunnel,
+    Background, Bound, Crossing, Data, Expectation, MAX_PATHS, MAX_UNITS, Motion, RadioPaths, Scenario, ScenarioError,
+    Traffic, tunnel,
 };
 use crate::input::link_trace::Trace;
 use crate::input::mobility::Track;
@@ -84,8 +85,12 @@ impl Scenario {
 
     fn check_names(&self) -> Result<(), ScenarioError> {
         self.check_word("name", &self.name, usize::MAX)?;
-        let radios = self.radios.iter().map(|radio| &radio.name).zip(0..);
-        let named = radios.map(|(name, place)| (name, format!("radio.{place}")));
+        let of_units =
+            |name: &String| self.radios.iter().any(|radio| radio.paths == RadioPaths::Units && radio.name == *name);
+        let radios = self.radios.iter().zip(0..).filter(|(radio, _)| !of_units(&radio.name));
+        let radios = radios.map(|(radio, place)| (&radio.name, format!("radio.{place}")));
+        let units = self.units.iter().zip(0..).filter(|(unit, _)| of_units(&unit.radio));
+        let named = radios.chain(units.map(|(unit, place)| (&unit.name, format!("roadside_unit.{place}"))));
         let access = self.access.iter().map(|link| (&link.name, link.key.clone()));
         let mut names = BTreeSet::new();
         for (name, key) in named.chain(access) {
@@ -127,10 +132,13 @@ impl Scenario {
             let in_range = (1..=7).contains(&radio.tries) && (1..=100_000).contains(&radio.queue_packets);
             let what = format!("`{}` needs 1 to 7 tries and 1 to 100000 packets", radio.name);
             self.lines.require(in_range, &key, what, "choose `tries` and `queue_packets` in these ranges")?;
-            let load = radio.channel_load();
+            let load = radio.background.max_load(radio.rate);
             let (percent, max) = (load * 100.0, MAX_CHANNEL_LOAD * 100.0);
-            let what = format!("CAMs of the `background` take {percent:.0} % of the channel, more than {max} %");
-            let remedy = "choose fewer `stations`, a longer `cam_period_ms` or a faster `rate_mbit_s`";
+            let what = format!("the `background` takes {percent:.0} % of the channel, more than {max} %");
+            let remedy = match radio.background {
+                Background::Cams(_) => "choose fewer `stations`, a longer `cam_period_ms` or a faster `rate_mbit_s`",
+                Background::Shares(_) => "choose a smaller share",
+            };
             self.lines.require(load <= MAX_CHANNEL_LOAD, &format!("{key}.background"), what, remedy)?;
         }
         for link in self.access.iter().filter(|link| link.key.starts_with("cellular")) {

@@ -25,41 +25,40 @@ impl Default for Account {
 }
 
 impl Simulation {
-    /// For a radio: the serving RSU, by its index among the radio's; the airtime
-    /// used since the last call; and whether packets wait for the channel. None
-    /// while no RSU serves the vehicle.
-    pub fn airtime_used(&mut self, path: PathId) -> Option<(usize, Duration, bool)> {
-        let place = usize::from(path.0);
-        let link = self.wires.links.get(place)?;
-        let account = self.airtime.get_mut(place)?;
+    /// For a radio, by its place in the scenario: the strongest RSU, by its index among
+    /// the radio's; the airtime used since the last call; and whether packets wait for
+    /// the channel. None while no RSU is in reach.
+    pub fn airtime_used(&mut self, radio: usize) -> Option<(usize, Duration, bool)> {
+        let link = self.wires.links.get(radio)?;
+        let account = self.airtime.get_mut(radio)?;
         let (used, queried) = (link.air_used().saturating_sub(account.cams), account.queried);
         account.queried = used;
-        let backlog = Direction::BOTH.into_iter().any(|direction| link.waiting(direction).0 > 0);
-        self.world.serving(path).map(|unit| (unit, used.saturating_sub(queried), backlog))
+        let backlog = link.hops().any(|hop| link.waiting(hop).0 > 0);
+        self.world.serving(radio).map(|unit| (unit, used.saturating_sub(queried), backlog))
     }
 
-    /// Sets, for a radio, the share of the airtime (0 to 1) that the other
-    /// vehicles leave.
-    pub fn set_airtime_share(&mut self, path: PathId, share: f64) {
-        let place = usize::from(path.0);
-        let (Some(account), Some(link)) = (self.airtime.get_mut(place), self.wires.links.get(place)) else { return };
+    /// Sets, for a radio by its place in the scenario, the share of the airtime (0 to 1)
+    /// that the other vehicles leave.
+    pub fn set_airtime_share(&mut self, radio: usize, share: f64) {
+        let (Some(account), Some(link)) = (self.airtime.get_mut(radio), self.wires.links.get(radio)) else { return };
         let share = share.max(Channel::LEAST_SHARE);
         let factor = share / std::mem::replace(&mut account.share, share);
-        for (direction, mut params) in Direction::BOTH.map(|direction| (direction, link.params(direction).clone())) {
+        let hops: Vec<_> = link.hops().map(|hop| (hop, link.params(hop).clone())).collect();
+        for (hop, mut params) in hops {
             scale(&mut params, factor);
-            self.wires.set(self.now, path, direction, params);
+            self.wires.set_hop(self.now, radio, hop, params);
         }
     }
 
     pub(super) fn occupy(&mut self, path: PathId, air_time: Duration) {
-        if let Some(account) = self.airtime.get_mut(usize::from(path.0)) {
+        if let Some(account) = self.airtime.get_mut(self.wires.link_of(path)) {
             account.cams += air_time;
         }
         self.wires.occupy(self.now, path, air_time);
     }
 
     pub(super) fn set_link(&mut self, path: PathId, direction: Direction, mut params: DirectionParams) {
-        scale(&mut params, self.airtime.get(usize::from(path.0)).map_or(1.0, |account| account.share));
+        scale(&mut params, self.airtime.get(self.wires.link_of(path)).map_or(1.0, |account| account.share));
         self.wires.set(self.now, path, direction, params);
     }
 }

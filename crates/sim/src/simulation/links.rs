@@ -1,6 +1,6 @@
 //! The links of a run, and the packets in flight on them.
 
-use crosslane_core::link::{Direction, DirectionParams, DropReason, Exit, Link, PacketId};
+use crosslane_core::link::{Direction, DirectionParams, DropReason, Exit, Hop, Link, PacketId};
 use crosslane_core::path::PathId;
 use crosslane_core::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::tunnel::TunnelPacket;
 use crate::record::metrics::{PacketSums, Recovery};
 use crate::record::rows::{LinkRow, PacketRow};
 use crate::scenario::Scenario;
-use crate::world::{World, WorldEvent};
+use crate::world::World;
 
 #[derive(Clone, Debug)]
 pub(super) enum LinkPacket {
@@ -31,6 +31,8 @@ struct InFlight {
 #[derive(Default)]
 pub(super) struct Wires {
     pub(super) links: Vec<Link>,
+    /// The link of each path, and the index of its station.
+    places: Vec<(usize, usize)>,
     due: Vec<Option<Instant>>,
     /// Packets by slot; the slot of a packet that has left is reused.
     in_flight: Vec<Option<InFlight>>,
@@ -45,23 +47,13 @@ impl Wires {
     /// The links with the world's initial parameters, and its first ground truth of
     /// them.
     pub(super) fn new(scenario: &Scenario, seed: u64, world: &mut World, keep: bool) -> (Wires, Vec<LinkRow>) {
-        let paths = scenario.paths();
-        let mut first: Vec<[Option<DirectionParams>; 2]> = paths.iter().map(|_| [None, None]).collect();
-        let mut first_truths = Vec::new();
-        while let Some(event) = world.poll(Instant::ZERO) {
-            match event {
-                WorldEvent::LinkParams { path, direction, params } => {
-                    first[usize::from(path.0)][direction as usize] = Some(params);
-                }
-                WorldEvent::Truth(truth) => first_truths.push(LinkRow::from(&truth)),
-                WorldEvent::CamSent(_) | WorldEvent::Signal { .. } => {}
-            }
-        }
-        let links = paths.iter().zip(first);
-        let links = links.filter_map(|(path, [up, down])| Some(Link::new(seed, path.name, up?, down?)));
-        let links: Vec<Link> = links.collect();
-        let sums = PacketSums::new(paths.len(), Recovery::of(scenario));
-        (Wires { due: vec![None; links.len()], links, keep, sums, ..Wires::default() }, first_truths)
+        let (links, truths) = world.links(scenario, seed);
+        let entries = scenario.links().into_iter().enumerate();
+        let places: Vec<_> =
+            entries.flat_map(|(link, entry)| (0..entry.paths.len()).map(move |at| (link, at))).collect();
+        let first_truths = truths.iter().map(LinkRow::from).collect();
+        let sums = PacketSums::new(places.len(), Recovery::of(scenario));
+        (Wires { due: vec![None; links.len()], links, places, keep, sums, ..Wires::default() }, first_truths)
     }
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
@@ -69,13 +61,22 @@ impl Wires {
     }
 
     pub(super) fn set(&mut self, now: Instant, path: PathId, direction: Direction, params: DirectionParams) {
-        let place = usize::from(path.0);
-        self.links[place].set(now, direction, params);
+        let (place, station) = self.places[usize::from(path.0)];
+        self.set_hop(now, place, Hop { station, direction }, params);
+    }
+
+    pub(super) fn set_hop(&mut self, now: Instant, place: usize, hop: Hop, params: DirectionParams) {
+        self.links[place].set(now, hop, params);
         self.due[place] = self.links[place].next_wakeup();
     }
 
+    /// Index of the link of a path.
+    pub(super) fn link_of(&self, path: PathId) -> usize {
+        self.places[usize::from(path.0)].0
+    }
+
     pub(super) fn occupy(&mut self, now: Instant, path: PathId, air_time: Duration) {
-        let place = usize::from(path.0);
+        let place = self.link_of(path);
         self.links[place].occupy(now, air_time);
         self.due[place] = self.links[place].next_wakeup();
     }
@@ -97,10 +98,7 @@ impl Wires {
     }
 
     pub(super) fn send(&mut self, now: Instant, path: PathId, direction: Direction, content: LinkPacket) {
-        let place = usize::from(path.0);
-        if place >= self.links.len() {
-            return;
-        }
+        let Some(&(place, station)) = self.places.get(usize::from(path.0)) else { return };
         let row = packet_row(now, path, direction, &content);
         let in_flight = InFlight { content, row, place: self.rows.len() };
         if self.keep {
@@ -113,8 +111,9 @@ impl Wires {
         self.in_flight[slot] = Some(in_flight);
         self.events += 1;
         let packet = PacketId(slot as u64);
-        if let Err(reason) = self.links[place].send(now, direction, packet, row.ip_bytes.into()) {
-            let exit = Exit { packet, direction, at: now, tries: 0, dropped: Some(reason) };
+        let hop = Hop { station, direction };
+        if let Err(reason) = self.links[place].send(now, hop, packet, row.ip_bytes.into()) {
+            let exit = Exit { packet, hop, at: now, tries: 0, dropped: Some(reason) };
             self.leave(exit);
         }
         self.due[place] = self.links[place].next_wakeup();

@@ -50,8 +50,7 @@ impl Coverage {
     /// `position_m`; without `seed` there is no shadowing.
     pub fn new(scenario: &Scenario, radio: &Radio, seed: Option<u64>, position_m: [f64; 2]) -> Coverage {
         let decorrelation_m = radio.shadowing_distance_m.unwrap_or(radio.path_loss.decorrelation_m());
-        let units = scenario.units.iter().filter(|unit| unit.radio == radio.name);
-        let channels = units.map(|unit| Channel {
+        let channels = scenario.units_of(radio).map(|unit| Channel {
             shadowing: seed.map(|seed| {
                 let rng = Rng::new(seed, &format!("shadowing {}", unit.name));
                 Shadowing::new(rng, position_m)
@@ -120,12 +119,26 @@ impl Coverage {
         Signal { unit, distance_m, mean_dbm: self.radio.eirp_dbm - loss_db - shadow_db }
     }
 
-    /// The RSU that serves the vehicle at `t_s`: the one with the strongest mean
-    /// signal of those in reach that are on. All RSUs of a radio share one path.
-    pub fn serving(&mut self, t_s: f64, position_m: [f64; 2]) -> Option<Signal> {
+    /// Signal of an RSU at `t_s`; none if it is off or out of reach.
+    pub fn signal_if_on(&mut self, unit: usize, t_s: f64, position_m: [f64; 2]) -> Option<Signal> {
+        self.follow(position_m);
+        if !self.near.contains(&unit) || is_within(t_s, &self.channels[unit].unit.outages_s) {
+            return None;
+        }
+        Some(self.signal(unit, position_m))
+    }
+
+    /// Updates the set of RSUs in reach when the vehicle has moved.
+    fn follow(&mut self, position_m: [f64; 2]) {
         if distance_m(self.updated_at_m, position_m) >= UPDATE_M {
             self.update(position_m);
         }
+    }
+
+    /// The RSU that serves the vehicle at `t_s`: the one with the strongest mean
+    /// signal of those in reach that are on. All RSUs of a radio share one path.
+    pub fn serving(&mut self, t_s: f64, position_m: [f64; 2]) -> Option<Signal> {
+        self.follow(position_m);
         let mut best: Option<Signal> = None;
         for place in 0..self.near.len() {
             let unit = self.near[place];

@@ -3,14 +3,14 @@
 
 use std::collections::VecDeque;
 
-use crosslane_core::link::{Direction, DirectionParams};
+use crosslane_core::link::{Direction, DirectionParams, Link};
 use crosslane_core::path::{PathId, Position};
 use crosslane_core::time::{Duration, Instant};
 
 use crate::input::mobility::{State, Track};
 use crate::radio::access_link::Quality;
 use crate::radio::cam::{self, Cam, CamError};
-use crate::scenario::{Scenario, ScenarioError};
+use crate::scenario::{LinkEntry, Scenario, ScenarioError};
 use crate::world::coverage::Coverage;
 
 pub mod coverage;
@@ -140,7 +140,7 @@ pub struct World {
     next_truth: Instant,
     radios: Vec<RadioLink>,
     access: Vec<ModemLink>,
-    /// Events of the last time step; at most three per link.
+    /// Events of the last time step; at most three per path.
     ready: VecDeque<WorldEvent>,
 }
 
@@ -162,16 +162,14 @@ impl World {
     /// The scenario's `start_s` applies to it too.
     pub fn with_track(scenario: &Scenario, track: Track, seed: u64) -> Result<World, ScenarioError> {
         let position_m = track.at(0.0).position_m;
-        let radios = scenario.radios.iter().zip(0..).map(|(radio, path)| {
+        let mut first_paths = scenario.links().into_iter().map(|link| PathId(link.paths.start as u8));
+        let radios = scenario.radios.iter().zip(first_paths.by_ref()).map(|(radio, path)| {
             let coverage = Coverage::new(scenario, radio, Some(seed), position_m);
-            RadioLink::new(PathId(path), coverage, seed)
+            RadioLink::new(path, coverage, seed)
         });
         let radios: Vec<RadioLink> = radios.collect();
-        let access = scenario.access.iter().zip(radios.len()..);
-        let access = access.map(|(link, path)| {
-            let path = PathId(u8::try_from(path).unwrap_or(u8::MAX));
-            ModemLink::new(scenario, link, path, seed, position_m)
-        });
+        let access = scenario.access.iter().zip(first_paths);
+        let access = access.map(|(link, path)| ModemLink::new(scenario, link, path, seed, position_m));
         Ok(World {
             track,
             start_s: scenario.vehicle.start_s,
@@ -183,6 +181,31 @@ impl World {
             radios,
             ready: VecDeque::new(),
         })
+    }
+
+    /// The scenario's links, with their parameters at time 0, and the first ground truth
+    /// of each path. To be called before [`poll`](World::poll).
+    pub fn links(&mut self, scenario: &Scenario, seed: u64) -> (Vec<Link>, Vec<Truth>) {
+        let paths = scenario.paths();
+        let mut first: Vec<[Option<DirectionParams>; 2]> = paths.iter().map(|_| [None, None]).collect();
+        let mut truths = Vec::new();
+        while let Some(event) = self.poll(Instant::ZERO) {
+            match event {
+                WorldEvent::LinkParams { path, direction, params } => {
+                    first[usize::from(path.0)][direction as usize] = Some(params);
+                }
+                WorldEvent::Truth(truth) => truths.push(truth),
+                WorldEvent::CamSent(_) | WorldEvent::Signal { .. } => {}
+            }
+        }
+        let link = |entry: LinkEntry<'_>| {
+            let stations = entry.paths.filter_map(|path| {
+                let [up, down] = first[path].each_mut().map(Option::take);
+                Some((paths[path].name, [up?, down?]))
+            });
+            Link::shared(seed, entry.name, stations)
+        };
+        (scenario.links().into_iter().map(link).collect(), truths)
     }
 
     /// Sets the period of the ground truth (rounded up to whole [`TICK`]s); none:
@@ -209,10 +232,10 @@ impl World {
         }
     }
 
-    /// The RSU that serves the vehicle on the path of a radio, by its index
-    /// among those of the radio.
-    pub fn serving(&self, path: PathId) -> Option<usize> {
-        self.radios.get(usize::from(path.0))?.serving
+    /// The strongest RSU of a radio (by its place in the scenario), by its index among
+    /// those of the radio.
+    pub fn serving(&self, radio: usize) -> Option<usize> {
+        self.radios.get(radio)?.serving
     }
 
     /// Time of the next event; none after the end of the drive.
@@ -248,11 +271,13 @@ impl World {
             self.next_truth = at + period;
         }
         for radio in &mut self.radios {
-            let signal = radio.signal(at, vehicle.position_m);
-            let params = radio.params(signal);
-            announce(&mut self.ready, radio.path, &mut radio.last, params);
-            if truth_due.is_some() {
-                self.ready.push_back(WorldEvent::Truth(radio.truth(at, vehicle, signal)));
+            radio.receive(at, vehicle.position_m);
+            for (place, path) in radio.paths() {
+                let params = radio.params(at, place);
+                announce(&mut self.ready, path, &mut radio.last[place], params);
+                if truth_due.is_some() {
+                    self.ready.push_back(WorldEvent::Truth(radio.truth(at, vehicle, place)));
+                }
             }
         }
         for modem in &mut self.access {

@@ -1,4 +1,4 @@
-//! A radio of the vehicle, with the RSUs that serve it.
+//! A radio of the vehicle, with its RSUs: one path over the strongest, or a path to each.
 
 use crosslane_core::link::{Bottleneck, Channel, DirectionParams, Loss, QueueLimit, ieee80211p};
 use crosslane_core::path::PathId;
@@ -10,6 +10,7 @@ use crate::input::mobility::State;
 use crate::radio::access_link::Quality;
 use crate::radio::cam;
 use crate::radio::fading::{self, MeanError};
+use crate::scenario::{RadioPaths, RoadsideUnit, UnitDelay};
 use crate::world::coverage::{Coverage, Signal, is_within};
 
 /// Packet size of the ground truth, in bytes.
@@ -22,6 +23,7 @@ const COLLISIONS_PER_LOAD: f64 = 2.0 * 0.25;
 
 #[derive(Debug)]
 pub(super) struct RadioLink {
+    /// Its first path; the others follow.
     pub(super) path: PathId,
     pub(super) coverage: Coverage,
     senders: Vec<Sender>,
@@ -32,12 +34,14 @@ pub(super) struct RadioLink {
     /// The coverage update that `next_cam` is based on.
     updates: u64,
     cam_air_time: Duration,
-    background: Background,
     mean_error: MeanError,
-    pub(super) last: Option<[DirectionParams; 2]>,
+    /// Signal of each path at the last tick.
+    signals: Vec<Option<Signal>>,
+    /// Parameters of each path when last announced.
+    pub(super) last: Vec<Option<[DirectionParams; 2]>>,
 }
 
-/// Effect of other vehicles on the channel.
+/// Effect of other stations on the channel at one time.
 #[derive(Clone, Copy, Debug)]
 struct Background {
     /// Share of the airtime that they leave (0 to 1).
@@ -64,11 +68,10 @@ impl RadioLink {
     pub(super) fn new(path: PathId, coverage: Coverage, seed: u64) -> RadioLink {
         let radio = coverage.radio();
         let cam_air_time = ieee80211p::broadcast_air_time(radio.rate, cam::UNIT_BYTES);
-        let load = radio.channel_load();
-        let background = Background {
-            share: 1.0 - load,
-            mean_wait_s: cam_air_time.as_secs_f64() * load / (1.0 - load),
-            collision: -libm::expm1(-COLLISIONS_PER_LOAD * load),
+        let background = Background::of(radio.background.load(radio.rate, 0.0), cam_air_time);
+        let paths = match radio.paths {
+            RadioPaths::Radio => 1,
+            RadioPaths::Units => coverage.units().count(),
         };
         let senders = coverage.units().map(|unit| Sender::new(seed, &unit.name, unit.cam_period_ms, background));
         let mut link = RadioLink {
@@ -78,27 +81,46 @@ impl RadioLink {
             next_cam: None,
             updates: coverage.updates(),
             cam_air_time,
-            background,
             mean_error: MeanError::new(radio.rate, FULL_BYTES),
+            signals: vec![None; paths],
+            last: vec![None; paths],
             coverage,
-            last: None,
         };
         link.plan();
         link
     }
 
-    /// Signal of the serving RSU at the vehicle.
-    pub(super) fn signal(&mut self, at: Instant, position_m: [f64; 2]) -> Option<Signal> {
-        let signal = self.coverage.serving(at.as_secs_f64(), position_m);
-        self.serving = signal.map(|signal| signal.unit);
+    /// The paths, with the place of each among them.
+    pub(super) fn paths(&self) -> impl Iterator<Item = (usize, PathId)> + use<> {
+        (0..self.signals.len()).zip(self.path.0..).map(|(place, path)| (place, PathId(path)))
+    }
+
+    fn background(&self, at: Instant) -> Background {
+        let radio = self.coverage.radio();
+        Background::of(radio.background.load(radio.rate, at.as_secs_f64()), self.cam_air_time)
+    }
+
+    /// Updates the signals at the vehicle.
+    pub(super) fn receive(&mut self, at: Instant, position_m: [f64; 2]) {
+        let t_s = at.as_secs_f64();
+        match self.coverage.radio().paths {
+            RadioPaths::Radio => self.signals[0] = self.coverage.serving(t_s, position_m),
+            RadioPaths::Units => {
+                for (unit, signal) in self.signals.iter_mut().enumerate() {
+                    *signal = self.coverage.signal_if_on(unit, t_s, position_m);
+                }
+            }
+        }
+        let strongest = self.signals.iter().flatten().max_by(|a, b| a.mean_dbm.total_cmp(&b.mean_dbm));
+        self.serving = strongest.map(|signal| signal.unit);
         if self.updates != self.coverage.updates() {
             self.updates = self.coverage.updates();
+            let background = self.background(at);
             for &unit in self.coverage.near() {
-                self.senders[unit].catch_up(at, self.background);
+                self.senders[unit].catch_up(at, background);
             }
             self.plan();
         }
-        signal
     }
 
     fn plan(&mut self) {
@@ -106,28 +128,43 @@ impl RadioLink {
         self.next_cam = near.map(|&unit| (self.senders[unit].next, unit)).min();
     }
 
-    pub(super) fn params(&self, signal: Option<Signal>) -> [DirectionParams; 2] {
+    /// Signal of a path, by its place, and the RSU that it is or that serves it.
+    fn signal(&self, place: usize) -> (Option<Signal>, Option<&RoadsideUnit>) {
+        let signal = self.signals[place];
+        let unit = match self.coverage.radio().paths {
+            RadioPaths::Radio => signal.map(|signal| signal.unit),
+            RadioPaths::Units => Some(place),
+        };
+        (signal, unit.and_then(|unit| self.coverage.unit(unit)))
+    }
+
+    pub(super) fn params(&self, at: Instant, place: usize) -> [DirectionParams; 2] {
         let radio = self.coverage.radio();
-        let serving = signal.and_then(|signal| self.coverage.unit(signal.unit));
-        let params = DirectionParams {
+        let (signal, unit) = self.signal(place);
+        let delay = unit.map_or(UnitDelay { up: 0.0, down: 0.0 }, |unit| unit.delay_ms);
+        let up = DirectionParams {
             bottleneck: Bottleneck::Ieee80211p(Channel {
                 rate: radio.rate,
                 mean_snr_db: signal.map_or(SILENT_SNR_DB, |s| s.mean_dbm - radio.noise_dbm),
                 nakagami_m: signal.map_or(f64::INFINITY, |s| radio.fading.m(s.distance_m)),
                 tries: radio.tries,
-                share: self.background.share,
+                share: self.background(at).share,
+                limit_bit_s: radio.limit_mbit_s.map_or(f64::INFINITY, |mbit_s| mbit_s * 1e6),
             }),
-            delay: millis(serving.map_or(0.0, |unit| unit.delay_ms)),
+            delay: millis(delay.up),
             loss: Loss::NONE,
             queue: QueueLimit::Packets(radio.queue_packets),
             codel: None,
         };
-        [params.clone(), params]
+        let down = DirectionParams { delay: millis(delay.down), ..up.clone() };
+        [up, down]
     }
 
-    pub(super) fn truth(&mut self, at: Instant, vehicle: State, signal: Option<Signal>) -> Truth {
+    pub(super) fn truth(&mut self, at: Instant, vehicle: State, place: usize) -> Truth {
+        let share = self.background(at).share;
+        let (signal, unit) = self.signal(place);
+        let delay_ms = unit.map_or(0.0, |unit| unit.delay_ms.up);
         let radio = self.coverage.radio();
-        let serving = signal.and_then(|signal| self.coverage.unit(signal.unit));
         let error = signal.map_or(1.0, |signal| {
             let snr_db = signal.mean_dbm - radio.noise_dbm;
             let m = radio.fading.m(signal.distance_m);
@@ -136,17 +173,18 @@ impl RadioLink {
         let attempt = ieee80211p::attempt_air_time(radio.rate, FULL_BYTES);
         let mean_backoff = ieee80211p::SLOT.as_secs_f64() * 7.5;
         let bits = f64::from(FULL_BYTES) * 8.0 * (1.0 - error);
-        let mbit_s = bits / (attempt.as_secs_f64() + mean_backoff) / 1e6 * self.background.share;
+        let mbit_s = bits / (attempt.as_secs_f64() + mean_backoff) / 1e6 * share;
+        let mbit_s = radio.limit_mbit_s.map_or(mbit_s, |limit| mbit_s.min(limit));
         Truth {
             at,
-            path: self.path,
+            path: PathId(self.path.0 + place as u8),
             position_m: vehicle.position_m,
             speed_m_s: vehicle.speed_m_s,
             distance_m: signal.map(|signal| signal.distance_m),
             rssi_dbm: signal.map(|signal| signal.mean_dbm),
             up_mbit_s: mbit_s,
             down_mbit_s: mbit_s,
-            delay_ms: serving.map_or(0.0, |unit| unit.delay_ms),
+            delay_ms,
             loss: libm::pow(error, f64::from(radio.tries)),
             quality: Quality::default(),
         }
@@ -156,10 +194,15 @@ impl RadioLink {
     /// channel as the packets.
     pub(super) fn send_cam(&mut self, at: Instant, unit: usize, position_m: [f64; 2]) -> Option<CamSent> {
         let signal = self.coverage.signal(unit, position_m);
+        let background = self.background(at);
         let sender = self.senders.get_mut(unit)?;
-        sender.schedule_next(self.background);
+        sender.schedule_next(background);
         self.plan();
         let radio = self.coverage.radio();
+        let path = match radio.paths {
+            RadioPaths::Radio => self.path,
+            RadioPaths::Units => PathId(self.path.0 + unit as u8),
+        };
         let station = self.coverage.unit(unit)?;
         let sender = self.senders.get_mut(unit)?;
         if is_within(at.as_secs_f64(), &station.outages_s) {
@@ -168,15 +211,26 @@ impl RadioLink {
         let gain_db = fading::gain_db(&mut sender.rng, radio.fading.m(signal.distance_m));
         let rssi_dbm = signal.mean_dbm + gain_db;
         let error = ieee80211p::packet_error_rate(radio.rate, rssi_dbm - radio.noise_dbm, cam::UNIT_BYTES);
-        let is_lost = sender.rng.chance(error) | sender.others.chance(self.background.collision);
+        let is_lost = sender.rng.chance(error) | sender.others.chance(background.collision);
         Some(CamSent {
             at,
-            path: self.path,
+            path,
             station: station.station_id,
             position_m: station.position_m,
             air_time: self.cam_air_time,
             received: (!is_lost).then_some(rssi_dbm),
         })
+    }
+}
+
+impl Background {
+    /// Other stations that take this share of the airtime.
+    fn of(load: f64, cam_air_time: Duration) -> Background {
+        Background {
+            share: 1.0 - load,
+            mean_wait_s: cam_air_time.as_secs_f64() * load / (1.0 - load),
+            collision: -libm::expm1(-COLLISIONS_PER_LOAD * load),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use crosslane_core::link::{Direction, DropReason, Exit, Link, PacketId};
+use crosslane_core::link::{Direction, DropReason, Exit, Hop, Link, PacketId};
 use crosslane_core::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use nix::errno::Errno;
@@ -52,7 +52,9 @@ pub(super) struct Worker {
     timer: TimerFd,
     commands: Receiver<Command>,
     wakeup: Arc<EventFd>,
-    links: Vec<Carried>,
+    /// The links, each with the index of its first path.
+    links: Vec<(Link, usize)>,
+    paths: Vec<Carried>,
     pool: Pool,
     sink: Option<PacketSink>,
     /// Of released packets, in µs.
@@ -68,13 +70,15 @@ pub(super) struct Worker {
     cpu: Duration,
 }
 
-/// One link with its devices.
+/// A path: a station of a link, with its devices.
 #[derive(Debug)]
 struct Carried {
     name: String,
     /// Source device of each direction.
     devices: [Tun; 2],
-    link: Link,
+    /// Index of the link, and of the station on it.
+    link: usize,
+    station: usize,
     counters: [Counters; 2],
 }
 
@@ -129,14 +133,16 @@ impl Worker {
         // Edge-triggered: the timer need not be read after it has expired.
         epoll.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, TIMER))?;
         epoll.add(&*wakeup, EpollEvent::new(EpollFlags::EPOLLIN, WAKEUP))?;
-        let carried = |EmulatedLink { devices: PathDevices { name, vehicle, server }, link }| Carried {
-            name,
-            devices: [vehicle, server],
-            link,
-            counters: [Counters::default(); 2],
-        };
-        let links: Vec<Carried> = links.into_iter().map(carried).collect();
-        for (place, carried) in links.iter().enumerate() {
+        let (mut paths, mut models) = (Vec::new(), Vec::new());
+        for EmulatedLink { devices, link } in links {
+            let place = models.len();
+            models.push((link, paths.len()));
+            paths.extend(devices.into_iter().enumerate().map(|(station, devices)| {
+                let PathDevices { name, vehicle, server } = devices;
+                Carried { name, devices: [vehicle, server], link: place, station, counters: [Counters::default(); 2] }
+            }));
+        }
+        for (place, carried) in paths.iter().enumerate() {
             for direction in Direction::BOTH {
                 let token = (place * 2 + direction as usize) as u64;
                 epoll.add(&carried.devices[direction as usize], EpollEvent::new(EpollFlags::EPOLLIN, token))?;
@@ -148,7 +154,8 @@ impl Worker {
             timer,
             commands,
             wakeup,
-            links,
+            links: models,
+            paths,
             pool: Pool::new(),
             sink,
             lateness: Histogram::new_with_max(LONGEST_US, 4).map_err(|_| Errno::EINVAL)?,
@@ -172,7 +179,7 @@ impl Worker {
     }
 
     fn carry(&mut self) -> io::Result<()> {
-        let mut events = vec![EpollEvent::empty(); self.links.len() * 2 + 2];
+        let mut events = vec![EpollEvent::empty(); self.paths.len() * 2 + 2];
         let mut woke = self.clock.now();
         loop {
             let ready = self.sleep(woke, &mut events)?;
@@ -202,7 +209,7 @@ impl Worker {
             let _ = clock_nanosleep(nix::time::ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &until);
             return wait(&self.epoll, events, EpollTimeout::ZERO);
         }
-        let next = self.links.iter().filter_map(|carried| carried.link.next_wakeup()).min();
+        let next = self.links.iter().filter_map(|(link, _)| link.next_wakeup()).min();
         let next = next.map(|due| due - self.wakeup_latency.0);
         if next.is_some_and(|next| next <= now) {
             self.alarm = now;
@@ -245,9 +252,10 @@ impl Worker {
         let now = self.clock.now();
         while let Ok(command) = self.commands.try_recv() {
             let Command::Change(place, change) = command else { return true };
-            let Some(Carried { link, .. }) = self.links.get_mut(place) else { continue };
+            let Some(&Carried { link, station, .. }) = self.paths.get(place) else { continue };
+            let (link, _) = &mut self.links[link];
             match change {
-                Change::Set(direction, params) => link.set(now, direction, params),
+                Change::Set(direction, params) => link.set(now, Hop { station, direction }, params),
                 Change::SetOn(on) => link.set_on(now, on),
                 Change::Occupy(air_time) => {
                     link.occupy(now, air_time);
@@ -262,7 +270,7 @@ impl Worker {
     fn read(&mut self, place: usize, direction: Direction, ready: EpollFlags) -> io::Result<usize> {
         for count in 0..BATCH {
             let Some(packet) = self.pool.take() else { return Ok(count) };
-            let device = &self.links[place].devices[direction as usize];
+            let device = &self.paths[place].devices[direction as usize];
             let buffer = self.pool.get_mut(packet);
             match device.receive(buffer.bytes_mut()) {
                 Ok(len) => {
@@ -287,12 +295,13 @@ impl Worker {
     }
 
     fn enter(&mut self, now: Instant, place: usize, direction: Direction, packet: PacketId) {
-        let carried = &mut self.links[place];
+        let carried = &mut self.paths[place];
+        let hop = Hop { station: carried.station, direction };
         let bytes = self.pool.get(packet).packet().len();
         let counters = &mut carried.counters[direction as usize];
         counters.entered += 1;
         counters.entered_bytes += bytes as u64;
-        if let Err(reason) = carried.link.send(now, direction, packet, bytes as u32) {
+        if let Err(reason) = self.links[carried.link].0.send(now, hop, packet, bytes as u32) {
             counters.dropped[reason as usize] += 1;
             self.record(now, place, direction, packet, |record| record.dropped = Some(reason));
             self.pool.free_buffer(packet);
@@ -302,10 +311,11 @@ impl Worker {
     /// Delivers all packets that are due; returns their number.
     fn release(&mut self) -> usize {
         let mut count = 0;
-        for place in 0..self.links.len() {
+        for link in 0..self.links.len() {
             let now = self.clock.now();
-            while let Some(exit) = self.links[place].link.poll(now) {
-                self.leave(place, exit);
+            let first = self.links[link].1;
+            while let Some(exit) = self.links[link].0.poll(now) {
+                self.leave(first + exit.hop.station, exit);
                 count += 1;
             }
         }
@@ -314,8 +324,8 @@ impl Worker {
 
     fn leave(&mut self, place: usize, exit: Exit) {
         let now = self.clock.now();
-        let direction = exit.direction;
-        let carried = &mut self.links[place];
+        let direction = exit.hop.direction;
+        let carried = &mut self.paths[place];
         let packet = self.pool.get(exit.packet).packet();
         let mut dropped = exit.dropped;
         if dropped.is_none() {
@@ -358,11 +368,13 @@ impl Worker {
     /// Records the packets that are still in flight.
     fn finish(&mut self) {
         let now = self.clock.now();
-        for place in 0..self.links.len() {
-            self.links[place].link.set_on(now, false);
-            while let Some(exit) = self.links[place].link.poll(Instant::from_nanos(u64::MAX)) {
-                self.links[place].counters[exit.direction as usize].unfinished += 1;
-                self.record(now, place, exit.direction, exit.packet, |record| record.tries = exit.tries);
+        for link in 0..self.links.len() {
+            let first = self.links[link].1;
+            self.links[link].0.set_on(now, false);
+            while let Some(exit) = self.links[link].0.poll(Instant::from_nanos(u64::MAX)) {
+                let (place, direction) = (first + exit.hop.station, exit.hop.direction);
+                self.paths[place].counters[direction as usize].unfinished += 1;
+                self.record(now, place, direction, exit.packet, |record| record.tries = exit.tries);
             }
         }
     }
@@ -374,8 +386,8 @@ impl Worker {
         pauses: &[Vec<Pause>],
         device_drops: impl Fn(&str) -> Result<[u64; 2]>,
     ) -> Result<EmulatorReport> {
-        let mut links = Vec::with_capacity(self.links.len());
-        for carried in &self.links {
+        let mut links = Vec::with_capacity(self.paths.len());
+        for carried in &self.paths {
             let [mut up, mut down] = carried.counters;
             let [lost_up, lost_down] = device_drops(&carried.name)?;
             up.dropped[DropReason::Device as usize] += lost_up;

@@ -1,20 +1,23 @@
-//! One direction of a link: packets queued, in service and in flight.
+//! A transmitter of a link: packets queued, in service, and in flight to each station.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::cell::Cell;
 
 use super::codel::{self, Taken};
 use super::mahimahi::{CHANCE_BYTES, Opportunities};
 use super::{
-    Bottleneck, Channel, CoDel, Direction, DirectionParams, DropReason, Exit, MAX_HELD_PACKETS, PacketId, QueueLimit,
+    Bottleneck, Channel, CoDel, DirectionParams, DropReason, Exit, Hop, MAX_HELD_PACKETS, PacketId, QueueLimit,
 };
 use crate::rng::Rng;
 use crate::time::{Duration, Instant};
 
-/// One direction.
+/// One queue and bottleneck, and what is in flight behind it: the vehicle's with a
+/// hop to each station, or a station's with the hop to the vehicle. Over several hops
+/// the bottleneck is the air, and the queue of the first hop applies to all.
 #[derive(Clone, Debug)]
-pub(super) struct LinkDirection {
-    params: DirectionParams,
+pub(super) struct Transmitter {
+    pub(super) hops: Vec<FarSide>,
     opportunities: Option<Opportunities>,
     waiting: VecDeque<Waiting>,
     waiting_bytes: u64,
@@ -22,18 +25,28 @@ pub(super) struct LinkDirection {
     serving: Option<Serving>,
     /// When the bottleneck last became free.
     free_at: Instant,
+    /// When the shaper before the air passes the next packet.
+    shaped_until: Instant,
+    rng: Rng,
+}
+
+/// What lies behind the bottleneck: delay, loss, and packets in flight.
+#[derive(Clone, Debug)]
+pub(super) struct FarSide {
+    pub(super) params: DirectionParams,
     in_flight: VecDeque<InFlight>,
     /// When the last packet in flight is due: none overtakes it.
     last_due: Instant,
     /// True if the channel of a Gilbert-Elliott loss is in the bad state.
     is_bad: bool,
-    rng: Rng,
 }
 
 /// The packet at the bottleneck.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Serving {
     packet: PacketId,
+    /// Index of its hop.
+    pub(super) hop: usize,
     /// Its size, in bytes of IP.
     pub(super) ip_bytes: u32,
     /// Bytes of it that the bottleneck has not carried at `since`.
@@ -47,6 +60,7 @@ pub(super) struct Serving {
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     packet: PacketId,
+    hop: usize,
     ip_bytes: u32,
     arrived: Instant,
 }
@@ -59,33 +73,73 @@ struct InFlight {
     dropped: Option<DropReason>,
 }
 
-impl LinkDirection {
-    pub(super) fn new(params: DirectionParams, rng: Rng) -> LinkDirection {
-        LinkDirection {
-            opportunities: Opportunities::of(&params.bottleneck, Instant::ZERO),
-            params,
+impl FarSide {
+    fn new(params: DirectionParams) -> FarSide {
+        FarSide { params, in_flight: VecDeque::new(), last_due: Instant::ZERO, is_bad: false }
+    }
+
+    /// When the first packet in flight is due.
+    pub(super) fn next_exit(&self) -> Option<Instant> {
+        self.in_flight.front().map(|packet| packet.due)
+    }
+
+    /// A packet follows the others in flight at `from`, the end of its service.
+    fn follow(&mut self, from: Instant, packet: PacketId, tries: u8, dropped: Option<DropReason>) {
+        self.last_due = self.last_due.max(from + self.params.delay);
+        self.in_flight.push_back(InFlight { packet, due: self.last_due, tries, dropped });
+    }
+
+    /// A packet is lost at `now`, when the link goes down.
+    fn drop_at(&mut self, now: Instant, packet: PacketId, tries: u8) {
+        self.last_due = self.last_due.max(now);
+        self.in_flight.push_back(InFlight { packet, due: self.last_due, tries, dropped: Some(DropReason::Down) });
+    }
+
+    /// Removes the first packet in flight.
+    pub(super) fn leave(&mut self, hop: Hop) -> Option<Exit> {
+        self.in_flight.pop_front().map(|packet| Exit {
+            packet: packet.packet,
+            hop,
+            at: packet.due,
+            tries: packet.tries,
+            dropped: packet.dropped,
+        })
+    }
+}
+
+impl Transmitter {
+    pub(super) fn new(params: Vec<DirectionParams>, rng: Rng) -> Transmitter {
+        let hops: Vec<FarSide> = params.into_iter().map(FarSide::new).collect();
+        Transmitter {
+            opportunities: hops.first().and_then(|hop| Opportunities::of(&hop.params.bottleneck, Instant::ZERO)),
+            hops,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             codel: codel::State::default(),
             serving: None,
             free_at: Instant::ZERO,
-            in_flight: VecDeque::new(),
-            last_due: Instant::ZERO,
-            is_bad: false,
+            shaped_until: Instant::ZERO,
             rng,
         }
     }
 
-    pub(super) fn params(&self) -> &DirectionParams {
-        &self.params
+    /// The parameters of the first hop: what the queue and the bottleneck go by.
+    fn own(&self) -> &DirectionParams {
+        &self.hops[0].params
     }
 
     pub(super) fn waiting(&self) -> (usize, u64) {
         (self.waiting.len(), self.waiting_bytes)
     }
 
-    /// Accepts a packet; the direction has been advanced to `now`.
-    pub(super) fn enter(&mut self, now: Instant, packet: PacketId, ip_bytes: u32) -> Result<(), DropReason> {
+    /// Accepts a packet for a hop; the transmitter has been advanced to `now`.
+    pub(super) fn enter(
+        &mut self,
+        now: Instant,
+        hop: usize,
+        packet: PacketId,
+        ip_bytes: u32,
+    ) -> Result<(), DropReason> {
         if !self.has_room(ip_bytes) {
             return Err(DropReason::Queue);
         }
@@ -96,7 +150,7 @@ impl LinkDirection {
             opportunities.skip_to(now);
         }
         self.waiting_bytes += u64::from(ip_bytes);
-        self.waiting.push_back(Waiting { packet, ip_bytes, arrived: now });
+        self.waiting.push_back(Waiting { packet, hop, ip_bytes, arrived: now });
         if self.opportunities.is_none() {
             self.serve_next(self.free_at);
         }
@@ -104,13 +158,14 @@ impl LinkDirection {
     }
 
     fn has_room(&self, ip_bytes: u32) -> bool {
-        if self.waiting.len() + self.in_flight.len() >= MAX_HELD_PACKETS {
+        let in_flight: usize = self.hops.iter().map(|hop| hop.in_flight.len()).sum();
+        if self.waiting.len() + in_flight >= MAX_HELD_PACKETS {
             return false;
         }
         if self.opportunities.is_none() && self.serving.is_none() {
             return true;
         }
-        match self.params.queue {
+        match self.own().queue {
             QueueLimit::Packets(limit) => self.waiting.len() < limit as usize,
             QueueLimit::Bytes(limit) => self.waiting_bytes + u64::from(ip_bytes) <= u64::from(limit),
         }
@@ -118,7 +173,7 @@ impl LinkDirection {
 
     /// Advances the bottleneck to `now`; on the air, the medium does this.
     pub(super) fn advance(&mut self, now: Instant) {
-        match self.params.bottleneck {
+        match self.own().bottleneck {
             Bottleneck::Rate { .. } => {
                 while let Some(end) = self.service_end().filter(|end| *end <= now) {
                     self.pass(end);
@@ -131,7 +186,7 @@ impl LinkDirection {
 
     /// When the packet in service will have passed a rate's bottleneck.
     fn service_end(&self) -> Option<Instant> {
-        let Bottleneck::Rate { bit_s } = self.params.bottleneck else {
+        let Bottleneck::Rate { bit_s } = self.own().bottleneck else {
             return None;
         };
         let serving = self.serving.as_ref()?;
@@ -167,17 +222,23 @@ impl LinkDirection {
         if self.serving.is_some() {
             return;
         }
-        let head = match self.params.codel {
+        let head = match self.own().codel {
             None => self.waiting.pop_front(),
             Some(codel) => self.take_by_codel(codel, at),
         };
         let Some(head) = head else { return };
         self.waiting_bytes -= u64::from(head.ip_bytes);
+        let mut since = head.arrived.max(at);
+        if let Bottleneck::Ieee80211p(Channel { limit_bit_s, .. }) = self.own().bottleneck {
+            since = since.max(self.shaped_until);
+            self.shaped_until = since + seconds(f64::from(head.ip_bytes) * 8.0 / limit_bit_s);
+        }
         self.serving = Some(Serving {
             packet: head.packet,
+            hop: head.hop,
             ip_bytes: head.ip_bytes,
             left_bytes: f64::from(head.ip_bytes),
-            since: head.arrived.max(at),
+            since,
             tries: 0,
         });
     }
@@ -186,18 +247,14 @@ impl LinkDirection {
     /// arrived, so that packets leave in order.
     fn take_by_codel(&mut self, codel: CoDel, at: Instant) -> Option<Waiting> {
         let now = self.waiting.front().map_or(at, |head| head.arrived.max(at));
-        let (waiting, in_flight) = (&mut self.waiting, &mut self.in_flight);
+        let (waiting, hops) = (&mut self.waiting, &mut self.hops);
         let backlog_bytes = Cell::new(self.waiting_bytes);
-        let due = self.last_due.max(now + self.params.delay);
         let pop = || {
             let packet = waiting.pop_front()?;
             backlog_bytes.set(backlog_bytes.get() - u64::from(packet.ip_bytes));
             Some(Taken { packet, arrived: packet.arrived, backlog_bytes: backlog_bytes.get() })
         };
-        let drop = |packet: Waiting| {
-            self.last_due = due;
-            in_flight.push_back(InFlight { packet: packet.packet, due, tries: 0, dropped: Some(DropReason::Codel) });
-        };
+        let drop = |dropped: Waiting| hops[dropped.hop].follow(now, dropped.packet, 0, Some(DropReason::Codel));
         let head = self.codel.take(codel, now, pop, drop);
         self.waiting_bytes = backlog_bytes.get() + head.map_or(0, |head| u64::from(head.ip_bytes));
         head
@@ -205,7 +262,9 @@ impl LinkDirection {
 
     /// The packet in service has passed the bottleneck at `end`.
     fn pass(&mut self, end: Instant) {
-        let lost = self.params.loss.loses_next(&mut self.is_bad, &mut self.rng);
+        let Some(serving) = &self.serving else { return };
+        let hop = &mut self.hops[serving.hop];
+        let lost = hop.params.loss.loses_next(&mut hop.is_bad, &mut self.rng);
         self.end_service(end, lost.then_some(DropReason::Loss));
     }
 
@@ -214,30 +273,24 @@ impl LinkDirection {
             return;
         };
         self.free_at = end;
-        self.last_due = self.last_due.max(end + self.params.delay);
-        self.in_flight.push_back(InFlight {
-            packet: served.packet,
-            due: self.last_due,
-            tries: served.tries.max(1),
-            dropped,
-        });
+        self.hops[served.hop].follow(end, served.packet, served.tries.max(1), dropped);
         if self.opportunities.is_none() {
             self.serve_next(self.free_at);
         }
     }
 
-    /// The channel and the packet that contends for it, if this direction is on the
-    /// air.
+    /// The channel and the packet that contends for it, if the bottleneck is the air.
     pub(super) fn head(&self) -> Option<(Channel, Serving)> {
-        match self.params.bottleneck {
-            Bottleneck::Ieee80211p(channel) => self.serving.map(|serving| (channel, serving)),
+        let serving = self.serving?;
+        match self.hops[serving.hop].params.bottleneck {
+            Bottleneck::Ieee80211p(channel) => Some((channel, serving)),
             _ => None,
         }
     }
 
     /// True if the bottleneck is the air.
     pub(super) fn on_air(&self) -> bool {
-        matches!(self.params.bottleneck, Bottleneck::Ieee80211p(_))
+        matches!(self.own().bottleneck, Bottleneck::Ieee80211p(_))
     }
 
     /// A try of the packet in service ended.
@@ -254,39 +307,25 @@ impl LinkDirection {
         }
     }
 
+    /// The shortest delay of a hop.
     pub(super) fn delay(&self) -> Duration {
-        self.params.delay
-    }
-
-    /// When the first packet in flight is due.
-    pub(super) fn next_exit(&self) -> Option<Instant> {
-        self.in_flight.front().map(|packet| packet.due)
-    }
-
-    /// Removes the first packet in flight.
-    pub(super) fn leave(&mut self, direction: Direction) -> Option<Exit> {
-        self.in_flight.pop_front().map(|packet| Exit {
-            packet: packet.packet,
-            direction,
-            at: packet.due,
-            tries: packet.tries,
-            dropped: packet.dropped,
-        })
+        self.hops.iter().map(|hop| hop.params.delay).min().unwrap_or_default()
     }
 
     /// When a packet may next leave, except over the air.
     pub(super) fn next_event(&self) -> Option<Instant> {
-        self.next_exit().or_else(|| {
+        self.hops.iter().filter_map(FarSide::next_exit).min().or_else(|| {
             let end = match self.opportunities.as_ref() {
                 Some(opportunities) if self.serving.is_some() || !self.waiting.is_empty() => opportunities.next(),
                 _ => self.service_end(),
             };
-            end.map(|end| end + self.params.delay)
+            end.map(|end| end + self.delay())
         })
     }
 
-    pub(super) fn set(&mut self, now: Instant, params: DirectionParams) {
-        if let (Some(serving), Bottleneck::Rate { bit_s }) = (&mut self.serving, &self.params.bottleneck) {
+    /// Changes the parameters of a hop from `now` on.
+    pub(super) fn set(&mut self, now: Instant, hop: usize, params: DirectionParams) {
+        if let (Some(serving), Bottleneck::Rate { bit_s }) = (&mut self.serving, &self.hops[0].params.bottleneck) {
             if *bit_s > 0.0 {
                 let carried = bit_s * now.since(serving.since).as_secs_f64() / 8.0;
                 serving.left_bytes = (serving.left_bytes - carried).max(0.0);
@@ -298,7 +337,7 @@ impl LinkDirection {
         if !same_trace {
             self.opportunities = Opportunities::of(&params.bottleneck, now);
         }
-        self.params = params;
+        self.hops[hop].params = params;
         if self.opportunities.is_none() {
             self.free_at = self.free_at.max(now);
             self.serve_next(self.free_at);
@@ -307,14 +346,12 @@ impl LinkDirection {
 
     /// Drops what has not passed the bottleneck.
     pub(super) fn clear(&mut self, now: Instant) {
-        let due = self.last_due.max(now);
-        let served = self.serving.take().map(|packet| (packet.packet, packet.tries));
-        let waiting = self.waiting.drain(..).map(|packet| (packet.packet, 0));
-        for (packet, tries) in served.into_iter().chain(waiting) {
-            self.in_flight.push_back(InFlight { packet, due, tries, dropped: Some(DropReason::Down) });
+        let served = self.serving.take().map(|served| (served.hop, served.packet, served.tries));
+        let waiting = self.waiting.drain(..).map(|waiting| (waiting.hop, waiting.packet, 0));
+        for (hop, packet, tries) in served.into_iter().chain(waiting) {
+            self.hops[hop].drop_at(now, packet, tries);
         }
         self.waiting_bytes = 0;
-        self.last_due = due;
         self.free_at = now;
     }
 }
