@@ -16,7 +16,7 @@ pub struct Reach {
     has_units: bool,
     timeout: Duration,
     /// When the last message arrived.
-    heard: Option<Instant>,
+    last_message: Option<Instant>,
     link_down: bool,
     belief: Belief,
     reason: Reason,
@@ -26,11 +26,11 @@ impl Reach {
     /// An assessor that waits for `timeout` for the next message.
     pub fn new(has_units: bool, timeout: Duration) -> Reach {
         let (belief, reason) = (Belief::Unknown, Reason::default());
-        Reach { has_units, timeout, heard: None, link_down: false, belief, reason }
+        Reach { has_units, timeout, last_message: None, link_down: false, belief, reason }
     }
 
     fn on_link(&mut self, up: bool) {
-        (self.link_down, self.heard) = (!up, None);
+        (self.link_down, self.last_message) = (!up, None);
         match (up, self.has_units) {
             (false, _) => self.set(Belief::Lost, Reason::plain("reach.unavailable", "the interface is down")),
             (true, false) => self.set(Belief::Good, Reason::plain("reach.available", "the interface is up")),
@@ -39,7 +39,7 @@ impl Reach {
     }
 
     fn on_message(&mut self, now: Instant, station: u32, rssi_dbm: f32) {
-        self.heard = Some(now);
+        self.last_message = Some(now);
         let text = format!("a message of station {station} arrived, {rssi_dbm:.1} dBm");
         let inputs = [("station", f64::from(station)), ("rssi_dbm", f64::from(rssi_dbm))];
         self.set(Belief::Good, Reason { rule: "reach.enter", text, inputs: inputs.into() });
@@ -67,7 +67,7 @@ impl Assessor for Reach {
 
     fn advance(&mut self, now: Instant) {
         if self.next_wakeup().is_some_and(|at| at <= now) {
-            self.heard = None;
+            self.last_message = None;
             let silent_ms = self.timeout.as_secs_f64() * 1000.0;
             let text = format!("no message for {silent_ms:.0} ms");
             self.set(Belief::Lost, Reason { rule: "reach.leave", text, inputs: [("silent_ms", silent_ms)].into() });
@@ -79,7 +79,7 @@ impl Assessor for Reach {
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        self.heard.map(|heard| heard + self.timeout)
+        self.last_message.map(|last_message| last_message + self.timeout)
     }
 }
 

@@ -158,7 +158,7 @@ impl Pair {
             while let Some(exit) = self.links[place].poll(now) {
                 let Some((segment, sent)) = self.in_flight.remove(&exit.packet.0) else { continue };
                 if exit.dropped.is_none() {
-                    self.arrive(&segment, sent, exit.direction);
+                    self.arrive(&segment, sent, exit.hop.direction);
                 }
             }
         }
