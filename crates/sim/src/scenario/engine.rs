@@ -55,8 +55,8 @@ impl Scenario {
 
     fn only_simulated(&self) -> Option<Only> {
         let only = |key: &str, what: &str| Some(Only { key: key.into(), what: what.into() });
-        if matches!(self.congestion, Congestion::Lia | Congestion::Olia) {
-            return only("congestion", "upstream Linux has no coupled congestion control");
+        if self.congestion == Congestion::Olia {
+            return only("congestion", "no kernel has `olia`");
         }
         if !Scheduler::is_upstream(self.scheduler) {
             return only("scheduler", "upstream Linux has no other packet scheduler than its default");
