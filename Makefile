@@ -161,7 +161,7 @@ FORCE:
 bpf: ## build bpf/lia.bpf.o, the coupled congestion control, where clang is
 	@command -v clang >/dev/null && command -v llvm-strip >/dev/null || \
 	    { echo 'make: clang or llvm-strip is missing; on Debian: apt-get install clang llvm'; exit 2; }
-	cd bpf && clang -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -ffile-compilation-dir=. -c lia.bpf.c -o lia.bpf.o
+	cd bpf && clang -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror -ffile-compilation-dir=. -c lia.bpf.c -o lia.bpf.o
 	cd bpf && llvm-strip -g lia.bpf.o && sha256sum lia.bpf.c lia.bpf.o > SHA256SUMS
 
 bench: tools ## measure the link emulator, the path manager and the simulator

@@ -22,7 +22,7 @@ typedef unsigned long long u64;
 /* The fields of the kernel's types that are used. The loader relocates each access to the kernel's layout (CO-RE). */
 
 struct list_head {
-	struct list_head *next;
+	struct list_head *next, *prev;
 } RELOCATED;
 
 struct sock {
@@ -68,11 +68,14 @@ struct tcp_congestion_ops {
 
 static long (*bpf_probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;
 
-/* A field of a structure that the verifier knows no type of; 0 if it cannot be read. */
+/*
+ * A field of a structure that the verifier knows no type of; 0 if it cannot be read. `from` must not point to const:
+ * the compiler would take the value for constant.
+ */
 #define READ(from, field)                                                                   \
 	({                                                                                      \
 		typeof((from)->field) value = 0;                                                    \
-		bpf_probe_read_kernel((void *)&value, sizeof(value), &(from)->field);               \
+		bpf_probe_read_kernel(&value, sizeof(value), &(from)->field);                       \
 		value;                                                                              \
 	})
 
@@ -136,7 +139,7 @@ static inline void additive_increase(struct tcp_sock *tp, u32 segments, u32 acke
  * in flight counts, which is the maximum of the last window of data (Linux tcp_cwnd_validate); a subflow with nothing
  * in flight, as a backup, does not count. Linux does not inflate the window in fast recovery (tcp_cwnd_reduction).
  */
-static inline struct member member(const struct tcp_sock *subflow, int is_own)
+static inline struct member member(struct tcp_sock *subflow, int is_own)
 {
 	struct member member = {};
 	u32 rtt = READ(subflow, srtt_us) >> 3;
@@ -154,24 +157,17 @@ static inline struct member member(const struct tcp_sock *subflow, int is_own)
 	return member;
 }
 
-/* The subflows of a connection: mptcp_for_each_subflow of Linux, without the lock, so each pointer is read safely. */
-static inline void list_members(const struct tcp_sock *own, struct member members[MAX_SUBFLOWS])
+/* The next subflow in the connection's list, after `node`; its place in the list is returned. */
+static inline struct list_head *next_member(struct tcp_sock *own, struct list_head *node, struct member *next)
 {
-	const struct mptcp_subflow_context *context = own->inet_conn.icsk_ulp_data;
-	const struct mptcp_sock *connection = (const void *)READ(context, conn);
-	const struct list_head *head = &connection->conn_list;
-	const struct list_head *node = READ(head, next);
+	struct mptcp_subflow_context *context = 0;
+	struct tcp_sock *subflow;
 
-	for (int i = 0; i < MAX_SUBFLOWS; i++) {
-		const struct tcp_sock *subflow;
-
-		if (!connection || !node || node == head)
-			break;
-		context = (const void *)node - __builtin_preserve_field_info(context->node, 0);
-		subflow = (const void *)READ(context, tcp_sock);
-		members[i] = member(subflow, subflow == own);
-		node = READ(node, next);
-	}
+	node = READ(node, next);
+	context = (void *)node - __builtin_preserve_field_info(context->node, 0);
+	subflow = (void *)READ(context, tcp_sock);
+	*next = member(subflow, subflow == own);
+	return node;
 }
 
 /*
@@ -180,27 +176,30 @@ static inline void list_members(const struct tcp_sock *own, struct member member
  *
  *   cwnd_total / alpha = (sum of cwnd_i / rtt_i)^2 / (cwnd_b / rtt_b^2) = (sum of cwnd_i * rtt_b / rtt_i)^2 / cwnd_b
  *
- * The second form has no small fractions, so fixed point serves (section 4.1). 0: there is no other subflow.
+ * The second form has no small fractions, so fixed point serves (section 4.1). 0: no subflow counts.
+ *
+ * The list is read as by mptcp_for_each_subflow of Linux, but without the lock, so each pointer is read safely; a list
+ * that changes meanwhile ends early. It is read twice: an array of its members would cost the verifier too many states.
  */
-static inline u32 coupled_segments(const struct tcp_sock *own)
+static inline u32 coupled_segments(struct tcp_sock *own)
 {
-	struct member members[MAX_SUBFLOWS] = {};
-	struct member best = {};
+	struct mptcp_subflow_context *context = own->inet_conn.icsk_ulp_data;
+	struct mptcp_sock *connection = (void *)READ(context, conn);
+	struct list_head *head = &connection->conn_list;
+	struct list_head *last = READ(head, prev), *node = head;
+	struct member best = {}, one;
 	u64 sum = 0;
 
-	list_members(own, members);
-	for (int i = 0; i < MAX_SUBFLOWS; i++) {
-		struct member one = members[i];
-
-		if (one.window && (!best.window || (u64)one.window * best.rtt * best.rtt >
-						       (u64)best.window * one.rtt * one.rtt))
+	for (int i = 0; i < MAX_SUBFLOWS && node != last; i++) {
+		node = next_member(own, node, &one);
+		if (one.window && (u64)one.window * best.rtt * best.rtt >= (u64)best.window * one.rtt * one.rtt)
 			best = one;
 	}
 	if (!best.window)
 		return 0;
-	for (int i = 0; i < MAX_SUBFLOWS; i++) {
-		struct member one = members[i];
-
+	node = head;
+	for (int i = 0; i < MAX_SUBFLOWS && node != last; i++) {
+		node = next_member(own, node, &one);
 		if (one.window)
 			sum += ((u64)one.window << SCALE_BITS) * best.rtt / one.rtt;
 	}
