@@ -90,6 +90,15 @@ struct member {
 	u32 rtt;    /* us, at least 1 */
 };
 
+/* The lesser of both, without a branch: the verifier follows each branch of each subflow. Both are below 2^63. */
+static inline u64 at_most(u64 value, u64 limit)
+{
+	signed long long excess = value - limit;
+
+	asm volatile("" : "+r"(excess)); /* hides from the compiler what it would make a branch of */
+	return limit + (excess & (excess >> 63));
+}
+
 /* Linux tcp_in_slow_start */
 static inline int in_slow_start(const struct tcp_sock *tp)
 {
@@ -150,10 +159,10 @@ static inline struct member member(struct tcp_sock *subflow, int is_own)
 
 		if (!rtt || !READ(subflow, packets_out))
 			return member;
-		window = min(window, in_flight);
+		window = at_most(window, in_flight);
 	}
-	member.rtt = min(max(rtt, 1), MAX_RTT);
-	member.window = min(window, MAX_WINDOW);
+	member.rtt = at_most(rtt | 1, MAX_RTT); /* not 0 */
+	member.window = at_most(window, MAX_WINDOW);
 	return member;
 }
 
