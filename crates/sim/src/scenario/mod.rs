@@ -118,7 +118,7 @@ pub enum Congestion {
     Reno,
     /// BBR.
     Bbr,
-    /// Linked increases (RFC 6356; simulator only).
+    /// Linked increases (RFC 6356); a kernel has it once it is loaded.
     Lia,
     /// Opportunistic linked increases (simulator only).
     Olia,
