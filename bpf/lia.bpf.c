@@ -83,7 +83,8 @@ static long (*bpf_probe_read_kernel)(void *to, u32 size, const void *from) = (vo
 #define MAX_SUBFLOWS 16
 #define MAX_WINDOW ((1u << 17) - 1) /* segments, 190 MB of 1448 bytes */
 #define MAX_RTT ((1u << 23) - 1)    /* us, 8.4 s */
-#define SCALE_BITS 8                /* of the fixed point */
+#define SCALE_BITS 8                /* of sums of windows */
+#define FRACTION_BITS 24            /* of a segment */
 
 struct member {
 	u32 window; /* segments; 0: not counted */
@@ -128,18 +129,17 @@ static inline u32 slow_start(struct tcp_sock *tp, u32 acked)
 	return acked;
 }
 
-/* Linux tcp_cong_avoid_ai: one segment more for each `segments` acknowledged. */
+/*
+ * One segment more for each `segments` acknowledged. Unlike tcp_cong_avoid_ai of Linux, snd_cwnd_cnt holds the fraction of
+ * a segment that has been gained: `segments` varies from one acknowledgement to the next, and a count of acknowledged
+ * segments would be compared with its minimum.
+ */
 static inline void additive_increase(struct tcp_sock *tp, u32 segments, u32 acked)
 {
-	u32 window = tp->snd_cwnd, count = tp->snd_cwnd_cnt;
+	u64 gained = ((u64)acked << FRACTION_BITS) / segments + tp->snd_cwnd_cnt;
+	u32 window = tp->snd_cwnd + (u32)(gained >> FRACTION_BITS);
 
-	if (count >= segments) {
-		count = 0;
-		window++;
-	}
-	count += acked;
-	window += count / segments;
-	tp->snd_cwnd_cnt = count % segments;
+	tp->snd_cwnd_cnt = gained & ((1u << FRACTION_BITS) - 1);
 	tp->snd_cwnd = min(window, tp->snd_cwnd_clamp);
 }
 
