@@ -44,7 +44,8 @@ impl Registered {
         if loaded.code != Some(0) {
             let refusal = loaded.sentence();
             assert!(!refusal.contains("verifier rejects"), "{refusal}");
-            not_run(refusal);
+            // Not the harness's output, which it captures: BPF needs root of the machine, in CI too.
+            drop(writeln!(std::io::stderr(), "NOT RUN: {refusal}"));
             return None;
         }
         Some(Registered { before, _one_at_a_time: one_at_a_time })
