@@ -46,7 +46,7 @@ say = @printf '\n\033[1m== %s\033[0m\n' '$(1)'
 export CARGO_TERM_COLOR ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build lab demo test lint e2e hardship results nota szilagyi tunnel conformance conformance-simulated conformance-check deadlines bench clean tools tshark
+.PHONY: help build lab demo test lint e2e hardship results nota szilagyi tunnel conformance conformance-simulated conformance-check deadlines bpf bench clean tools tshark
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -156,6 +156,13 @@ runs/conformance/simulated/%: FORCE
 	@$(CROSSLANE) simulate scenarios/$*.toml --strategy $(STRATEGIES)$(ALONE_$*) --seed 1..20 --records none --out $@ > /dev/null
 
 FORCE:
+
+# Needs clang and llvm-strip (14: the shipped object; another version makes other bytes that do the same).
+bpf: ## build bpf/lia.bpf.o, the coupled congestion control, where clang is
+	@command -v clang >/dev/null && command -v llvm-strip >/dev/null || \
+	    { echo 'make: clang or llvm-strip is missing; on Debian: apt-get install clang llvm'; exit 2; }
+	cd bpf && clang -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror -ffile-compilation-dir=. -c lia.bpf.c -o lia.bpf.o
+	cd bpf && llvm-strip -g lia.bpf.o && sha256sum lia.bpf.c lia.bpf.o > SHA256SUMS
 
 bench: tools ## measure the link emulator, the path manager and the simulator
 	cargo bench --locked -p crosslane

@@ -118,7 +118,7 @@ mod tests {
         }
         assert_eq!(
             find("treshold"),
-            Err("there is no strategy \"treshold\", only hapanchak, threshold, mp-dpa, deadline".into())
+            Err("there is no strategy \"treshold\", only hapanchak, threshold, mp-dpa, deadline, torrinhas".into())
         );
     }
 

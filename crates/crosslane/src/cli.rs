@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::congestion_control::command as congestion_control;
 use crate::control::tunnel_command;
 use crate::error::{Error, Result};
 use crate::{agent, catalog, check, drive, import, keygen, output, receive, send, simulate};
@@ -61,6 +62,9 @@ enum Command {
     /// Show and control the tunnel of a running agent.
     #[command(subcommand)]
     Tunnel(tunnel_command::Command),
+    /// Coupled congestion control of MPTCP (LIA, RFC 6356) in this kernel.
+    #[command(subcommand)]
+    Cc(congestion_control::Command),
     /// Print a shell completion script.
     Completion {
         /// The shell.
@@ -126,6 +130,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Import(options) => import::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Keygen(options) => keygen::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Tunnel(command) => tunnel_command::run(&command).map(|()| ExitCode::SUCCESS),
+        Command::Cc(command) => congestion_control::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "crosslane", &mut script);

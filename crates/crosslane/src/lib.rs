@@ -8,6 +8,7 @@ pub mod check;
 pub mod cli;
 pub mod clock;
 pub mod comparison;
+pub mod congestion_control;
 pub mod control;
 pub mod drive;
 pub mod error;

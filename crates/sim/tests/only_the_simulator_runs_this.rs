@@ -21,13 +21,13 @@ fn error_for_the_kernel(text: &str) -> Result<String, Box<dyn Error>> {
 fn only_the_simulator_runs_this() -> Result<(), Box<dyn Error>> {
     assert_eq!(error_for_the_kernel(PLAIN)?, "", "both run this");
     let with = |key: &str| PLAIN.replace("duration_s = 5\n", &format!("duration_s = 5\n{key}\n"));
+    assert_eq!(error_for_the_kernel(&with("congestion = \"lia\""))?, "", "the kernel runs it once it is loaded");
     let uploads = PLAIN.replace("\"bulk\"", "\"uploads\"\nsize_mb = [1, 2]\npause_s = [0, 1]");
     let objects = "\"deadline\"\nobject_bytes = 1000\nperiod_s = 1\ndeadline_s = 1\ndirection = \"down\"";
     let down = PLAIN.replace("\"bulk\"", objects);
     for (text, line, what) in [
         (down, 15, "`traffic.direction`: the agent, which uses the deadlines, runs on the vehicle"),
-        (with("congestion = \"lia\""), 3, "`congestion`: upstream Linux has no coupled congestion control"),
-        (with("congestion = \"olia\""), 3, "`congestion`: upstream Linux has no coupled congestion control"),
+        (with("congestion = \"olia\""), 3, "`congestion`: no kernel has `olia`"),
         (with("scheduler = \"minrtt\""), 3, "`scheduler`: upstream Linux has no other packet scheduler"),
         (with("scheduler = \"priority\""), 3, "`scheduler`: upstream Linux has no other packet scheduler"),
         (uploads, 11, "`traffic.kind`: the emulator does not support uploads"),

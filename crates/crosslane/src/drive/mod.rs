@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use crosslane_sim::scenario::{Engine, Scenario};
+use crosslane_sim::scenario::{Congestion, Engine, Scenario};
 use serde::{Deserialize, Serialize};
 
 use crate::comparison::{self, Entry};
+use crate::congestion_control;
 use crate::error::{Error, Result};
 use crate::interrupt::{self, Interrupt};
 use crate::scenario_file;
@@ -75,6 +76,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let folder = comparison.folder(&scenario);
     let bases = bases(&scenario, &plans);
     jobs::check_machine(&bases)?;
+    if scenario.congestion == Congestion::Lia {
+        congestion_control::require("preparing a drive with coupled congestion control")?;
+    }
     let interrupt = if options.keep {
         keep::ignore_interrupt()?;
         Interrupt::default()

@@ -44,8 +44,8 @@ impl Scenario {
 
     /// A key that only the simulator supports, and the reason.
     fn only_simulated(&self) -> Option<(&'static str, &'static str)> {
-        if matches!(self.congestion, Congestion::Lia | Congestion::Olia) {
-            return Some(("congestion", "upstream Linux has no coupled congestion control"));
+        if self.congestion == Congestion::Olia {
+            return Some(("congestion", "no kernel has `olia`"));
         }
         if !self.scheduler.is_upstream() {
             return Some(("scheduler", "upstream Linux has no other packet scheduler than its default"));

@@ -29,7 +29,7 @@ pub enum Congestion {
     Reno,
     /// BBR; the simulator has a model of version 1 (Cardwell et al., ACM Queue 2016).
     Bbr,
-    /// Linked increases (RFC 6356; simulator only).
+    /// Linked increases (RFC 6356); a kernel has it once it is loaded.
     Lia,
     /// Opportunistic linked increases (Khalili et al., CoNEXT 2012; simulator only).
     Olia,
