@@ -4,7 +4,7 @@
 #
 # Most tests of the program wait for emulated links and leave the processors idle, so three of them run at the
 # same time. Everything that only computes is one more part, in the scheduling class `idle`, so that it delays
-# neither a packet nor a program under test. `wires` measures rates, so it runs alone at the end.
+# neither a packet nor a program under test. `wires` and `coupled` measure rates, so they run alone at the end.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -37,8 +37,9 @@ run() {
 case ${1:-} in
     '')
         failed=
-        parts | awk '$0 != "wires" && !seen[$0]++' | xargs -P 4 -n 1 "$0" || failed=yes
+        parts | awk '$0 != "wires" && $0 != "coupled" && !seen[$0]++' | xargs -P 4 -n 1 "$0" || failed=yes
         "$0" wires || failed=yes
+        "$0" coupled || failed=yes
         [ -z "$failed" ] || { echo 'tests FAILED: see each FAILED above'; exit 1; }
         ;;
     *)

@@ -25,8 +25,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 /// Connections of each kind: more make the ratio steadier.
 const CONNECTIONS: usize = 3;
-const WARM_UP: Duration = Duration::from_secs(4);
-const MEASURED: Duration = Duration::from_secs(15);
+const WARM_UP: Duration = Duration::from_secs(3);
+const MEASURED: Duration = Duration::from_secs(10);
 
 /// Keeps LIA registered; removes it if it was not registered before.
 struct Registered {
@@ -180,7 +180,7 @@ fn emulate(testbed: &mut Testbed, losses: &[f64]) -> Emulator {
             codel: None,
         };
         let link = Link::new(7, &devices.name, params.clone(), params);
-        EmulatedLink { devices, link }
+        EmulatedLink { devices: vec![devices], link }
     });
     Emulator::start(Clock::start(), links.collect(), None).unwrap()
 }
