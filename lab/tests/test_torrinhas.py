@@ -25,6 +25,7 @@ from crosslane_lab.papers.torrinhas.results import (
     rtt_ratio,
     rtts,
     share,
+    subflows,
 )
 from crosslane_lab.runs.folder import Run
 from crosslane_lab.runs.runner import Runner
@@ -55,7 +56,11 @@ def simulated(root: Path, name: str, rtt_us: dict[str, int], mbit_s: float = 8.5
         synthetic.frame("throughput", columns, len(rows)).write_ipc(folder / "throughput.arrow")
         columns = {"t_ns": times, "path": units, "rtt_us": [rtt_us[unit] for unit in units]}
         synthetic.frame("tcp_info", columns, len(rows)).write_ipc(folder / "tcp_info.arrow")
-        events = [("subflow_established", "rsu2", 20.1), ("subflow_closed", "rsu1", 52.0)]
+        events = [
+            ("subflow_established", "rsu2", 20.1),
+            ("subflow_closed", "rsu1", 9.0),
+            ("subflow_closed", "rsu1", 52.0),
+        ]
         more = {"source": "kernel", "side": "vehicle"}
         lines = [json.dumps({"t_s": t_s, "event": what, "path": unit} | more) for what, unit, t_s in events]
         (folder / "events.jsonl").write_text("\n".join(lines))
@@ -113,6 +118,17 @@ def test_an_rtt_counts_while_its_unit_is_in_reach(results: Results) -> None:
     assert rtt_ratio(run, FIRST) is None
 
 
+def test_each_local_address_is_a_subflow(results: Results) -> None:
+    run = run_of(results)
+    ports = {"t_ns": [120 * SECOND] * 2, "path": ["rsu3"] * 2, "local": ["10.3.0.2:1", "10.3.0.2:2"]}
+    more = synthetic.frame("tcp_info", ports, 2)
+    synthetic.rewrite(
+        run.folder / "tcp_info.arrow", lambda frame: frame.filter(frame["path"] != "rsu3").vstack(more)
+    )
+    assert subflows(run, LAST, "rsu3") == 2
+    assert subflows(run, LAST, "rsu2") == 1
+
+
 def test_the_lower_rtt_carries_more_in_one_both_or_no_phase(results: Results, tmp_path: Path) -> None:
     assert lower_carries_more(run_of(results)) == 1
     assert lower_carries_more(run_of(results, "scenario-2")) == 0
@@ -147,7 +163,8 @@ def test_the_page_has_a_verdict_on_each_claim(results: Results, tmp_path: Path) 
 
 
 def test_the_loaded_scenario_differs_from_the_unloaded_one_in_its_background_only(tmp_path: Path) -> None:
-    options = Options(Runner("crosslane", tmp_path), PROJECT / "scenarios", tmp_path / "page.md")
+    options = Options(Runner("crosslane", tmp_path), PROJECT / "scenarios", tmp_path / "page.md", engine="kernel")
+    assert {each.engine for each in PAPER.plan(options)} == {"kernel"}
     texts = {each.name: each.scenario for each in PAPER.plan(options)}
     changed = set(texts[LOADED].splitlines()) ^ set(texts[UNLOADED].splitlines())
     assert len(changed) == 2

@@ -45,7 +45,7 @@ MAX_DELAY_S = 1.0
 """A longer delay is visible in figures 4a and 5a."""
 MAX_BITRATE = 0.1
 """A subflow with less, in Mbit/s, carries nothing."""
-QUEUE = "both subflows wait in the same queue; the remaining difference is chance"
+QUEUE = "both subflows wait in the same queue, their mean RTTs differ by less than 1 %"
 NO_STATIONS = "there are no other stations"
 
 

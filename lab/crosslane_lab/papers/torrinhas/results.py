@@ -64,7 +64,7 @@ def rtts(run: Run) -> pl.DataFrame:
 def bitrate(run: Run, phase: Phase, unit: str = "") -> float:
     """Mean bitrate of a unit's subflow in a phase, or of all, in Mbit/s."""
     of = phase.of(bitrates(run)).filter(pl.lit(not unit) | (pl.col("path") == unit))
-    return of["mbit_s"].sum() / (phase.to_s - phase.from_s - SETTLE_S)
+    return float(of["mbit_s"].sum()) / (phase.to_s - phase.from_s - SETTLE_S)
 
 
 def rtt(run: Run, phase: Phase, unit: str) -> float | None:
