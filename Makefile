@@ -46,7 +46,7 @@ say = @printf '\n\033[1m== %s\033[0m\n' '$(1)'
 export CARGO_TERM_COLOR ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build lab demo test lint e2e hardship results nota szilagyi tunnel conformance conformance-simulated conformance-check deadlines bpf bench clean tools tshark
+.PHONY: help build lab demo test lint e2e hardship results nota szilagyi torrinhas tunnel conformance conformance-simulated conformance-check deadlines bpf bench clean tools tshark
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -94,6 +94,10 @@ nota: build lab ## simulate the measurements of the thesis on MP-DPA, into docs/
 szilagyi: build lab ## drive the measurements of the paper on MPT-GRE, into docs/results/szilagyi.md (over an hour; QUICK=1: five runs of 10 s)
 	$(call say,driving the paper on MPT-GRE)
 	$(LAB) reproduce szilagyi --program $(CROSSLANE) $(if $(QUICK),--quick) --out docs/results/szilagyi.md
+
+torrinhas: build lab ## simulate the scenarios of the paper on MPTCP over one radio, into docs/results/torrinhas.md (some minutes)
+	$(call say,simulating the paper on MPTCP over one radio)
+	$(LAB) reproduce torrinhas --program $(CROSSLANE) $(if $(QUICK),--quick) --out docs/results/torrinhas.md
 
 tunnel: build lab ## measure traffic through the tunnel, 5 seeds, into docs/results/tunnel-measured.md (two hours)
 	@set -e; for name in $(TUNNELS_BULK); do $(MAKE) --no-print-directory runs/tunnel/$$name/cubic runs/tunnel/$$name/bbr; done

@@ -91,7 +91,7 @@ def test_only_missing_and_stale_runs_are_made(options: Options) -> None:
     assert runs_after(PAPER) == (before + 1, 3)
 
 
-@pytest.mark.parametrize("name", ["hapanchak", "nota", "szilagyi"])
+@pytest.mark.parametrize("name", ["hapanchak", "nota", "szilagyi", "torrinhas"])
 def test_every_claim_has_its_run(name: str, tmp_path: Path) -> None:
     paper = PAPERS[name]
     scenarios = Path(__file__).parents[2] / "scenarios"

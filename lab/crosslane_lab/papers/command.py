@@ -3,11 +3,13 @@
 import argparse
 from pathlib import Path
 
-from crosslane_lab.papers import hapanchak, nota, roads, szilagyi
+from crosslane_lab.papers import hapanchak, nota, roads, szilagyi, torrinhas
 from crosslane_lab.papers.frame import Options, reproduce
 from crosslane_lab.runs.runner import Runner
 
-PAPERS = {paper.name: paper for paper in (hapanchak.PAPER, nota.PAPER, szilagyi.PAPER, roads.PAPER)}
+PAPERS = {
+    paper.name: paper for paper in (hapanchak.PAPER, nota.PAPER, szilagyi.PAPER, torrinhas.PAPER, roads.PAPER)
+}
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
