@@ -116,8 +116,8 @@ fn each_unit_receives_the_cams_while_the_vehicle_is_near() -> Outcome {
         let received = sent.iter().filter(|cam| cam.received.iter().any(|(by, _)| *by == PathId(path))).count();
         received as f64 / sent.len() as f64
     };
-    assert!(share(0, 0.0, 5.0) > 0.95 && share(1, 0.0, 5.0) < 0.2, "{} {}", share(0, 0.0, 5.0), share(1, 0.0, 5.0));
-    assert!(share(1, 46.0, 60.0) > 0.95 && share(0, 46.0, 60.0) < 0.2);
+    assert!(share(0, 0.0, 5.0) > 0.8 && share(1, 0.0, 5.0) < 0.2, "{} {}", share(0, 0.0, 5.0), share(1, 0.0, 5.0));
+    assert!(share(1, 46.0, 60.0) > 0.8 && share(0, 46.0, 60.0) < 0.2);
     let rssi = |from_s, to_s| between(&cams, from_s, to_s).iter().flat_map(|cam| &cam.received).map(|r| r.1).collect();
     let (near, far): (Vec<f64>, Vec<f64>) = (rssi(0.0, 1.0), rssi(9.0, 10.0));
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
