@@ -18,6 +18,7 @@ pub mod packet;
 pub mod parameters;
 pub mod path;
 pub mod rng;
+pub mod roadside;
 pub mod strategy;
 pub mod time;
 pub mod transfer;

@@ -20,7 +20,8 @@ use crosslane::testbed::packet::FlowTracker;
 use crosslane::testbed::{PathPlan, SERVER, Testbed, prepare_privileges, vehicle_address};
 use crosslane_core::link::{Bottleneck, DirectionParams, Link, Loss, QueueLimit};
 use crosslane_core::path::PathId;
-use crosslane_sim::radio::cam::{self, Cam, ROADSIDE_UNIT};
+use crosslane_sim::radio::cam::{self, Cam, PASSENGER_CAR, ROADSIDE_UNIT};
+use crosslane_sim::radio::cam_vehicle::{DriveDirection, LowFrequency, Vehicle, VehicleRole};
 use crosslane_sim::record::rows::PacketRow;
 use program::can_drive;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -34,7 +35,8 @@ const ACK: u8 = 16;
 /// Bytes of GeoNetworking and BTP-B headers before the CAM.
 const HEADER_BYTES: usize = 44;
 
-/// Decodes a CAM in hexadecimal and prints the values of `CAM_FIELDS`.
+/// Decodes a CAM in hexadecimal, prints the values of `CAM_FIELDS` and of a vehicle those of
+/// `VEHICLE_FIELDS`, and prints the CAM encoded again.
 const PYCRATE: &str = "
 import sys
 from pycrate_asn1dir.ITS_CAM_2 import CAM_PDU_Descriptions
@@ -45,11 +47,26 @@ basic = body['camParameters']['basicContainer']
 at = basic['referencePosition']
 print(header['protocolVersion'], header['messageID'], header['stationID'], body['generationDeltaTime'],
       basic['stationType'], at['latitude'], at['longitude'])
+kind, high = body['camParameters']['highFrequencyContainer']
+if kind == 'basicVehicleContainerHighFrequency':
+    turns = {name: number for number, name in enumerate(('forward', 'backward', 'unavailable'))}
+    print(high['heading']['headingValue'], high['speed']['speedValue'], turns[high['driveDirection']],
+          high['vehicleLength']['vehicleLengthValue'], high['vehicleWidth'],
+          high['longitudinalAcceleration']['longitudinalAccelerationValue'], high['curvature']['curvatureValue'],
+          high['yawRate']['yawRateValue'])
+if 'lowFrequencyContainer' in body['camParameters']:
+    low = body['camParameters']['lowFrequencyContainer'][1]
+    assert low['vehicleRole'] == 'taxi' and low['exteriorLights'] == (0b10000110, 8) and not low['pathHistory'], low
+print(cam.to_uper().hex())
 ";
 
 /// Names of the compared values in tshark.
 const CAM_FIELDS: &str = "its.protocolVersion its.messageID its.stationID cam.generationDeltaTime cam.stationType \
                           its.latitude its.longitude";
+
+/// Names of a vehicle's values in tshark.
+const VEHICLE_FIELDS: &str = "its.headingValue its.speedValue cam.driveDirection its.vehicleLengthValue \
+                              cam.vehicleWidth its.longitudinalAccelerationValue its.curvatureValue its.yawRateValue";
 
 /// Fields that the packet record has too. In mappings and data acknowledgements
 /// tshark numbers the first byte 1. Its `mptcp.dsn` uses the previous mapping for
@@ -65,10 +82,30 @@ fn roadside_unit() -> Cam {
         generation_delta_time: 54_321,
         latitude_deg: Some(latitude),
         longitude_deg: Some(longitude),
-        speed_m_s: None,
-        heading_deg: None,
+        vehicle: None,
     }
 }
+
+/// Vehicles with everything known, and with nothing known that may be unknown.
+fn vehicles() -> [Cam; 2] {
+    let known = Vehicle {
+        heading_deg: Some(271.3),
+        speed_m_s: Some(13.89),
+        drive_direction: DriveDirection::backward,
+        length_m: Some(4.2),
+        width_m: Some(1.8),
+        acceleration_m_s2: Some(-1.5),
+        curvature_per_m: Some(0.0125),
+        yaw_rate_deg_s: Some(-3.21),
+        low_frequency: Some(LowFrequency { role: VehicleRole::taxi, exterior_lights: 0b1000_0110 }),
+    };
+    let car = |vehicle| Cam { station_type: PASSENGER_CAR, vehicle: Some(vehicle), ..roadside_unit() };
+    [car(known), car(Vehicle::forward(None, None))]
+}
+
+/// Of [`vehicles`], in the order of [`VEHICLE_FIELDS`]; TS 102 894-2 has the values for "unavailable".
+const VEHICLE_VALUES: [[i64; 8]; 2] =
+    [[2713, 1389, 1, 42, 18, -15, 125, -321], [3601, 16_383, 0, 1023, 62, 161, 1023, 32_767]];
 
 /// In the order of [`CAM_FIELDS`].
 fn values(cam: &Cam) -> Vec<i64> {
@@ -93,11 +130,17 @@ fn pycrate_decodes_our_cams() {
         skip("no Python with pycrate (pip install pycrate)");
         return;
     };
-    let frame = cam::encode(&roadside_unit()).unwrap();
-    let hex: String = frame[HEADER_BYTES..].iter().map(|byte| format!("{byte:02x}")).collect();
-    let output = Command::new(python).args(["-c", PYCRATE, &hex]).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    assert_eq!(numbers(&String::from_utf8(output.stdout).unwrap()), values(&roadside_unit()));
+    let vehicles = vehicles().into_iter().zip(VEHICLE_VALUES.map(Vec::from));
+    for (cam, more) in vehicles.chain([(roadside_unit(), Vec::new())]) {
+        let frame = cam::encode(&cam).unwrap();
+        let hex: String = frame[HEADER_BYTES..].iter().map(|byte| format!("{byte:02x}")).collect();
+        let output = Command::new(&python).args(["-c", PYCRATE, &hex]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let (decoded, encoded) = text.trim().rsplit_once('\n').unwrap();
+        assert_eq!(numbers(decoded), [values(&cam), more].concat());
+        assert_eq!(encoded, hex, "pycrate's encoding of the same CAM");
+    }
 }
 
 #[test]
@@ -105,10 +148,14 @@ fn tshark_decodes_our_cams_in_geonetworking() {
     if !has_tshark() {
         return;
     }
-    let frame = cam::encode(&roadside_unit()).unwrap();
-    let ethernet = [&[0xff; 6], &[2, 0, 0, 0, 0, 1], &[0x89, 0x47][..], &frame].concat();
-    let fields = tshark(ETHERNET, &[(0, ethernet.len(), &ethernet)], CAM_FIELDS);
-    assert_eq!(numbers(&fields[0].join(" ")), values(&roadside_unit()));
+    let vehicles = vehicles().into_iter().zip(VEHICLE_VALUES.map(Vec::from));
+    for (cam, more) in vehicles.chain([(roadside_unit(), Vec::new())]) {
+        let frame = cam::encode(&cam).unwrap();
+        let ethernet = [&[0xff; 6], &[2, 0, 0, 0, 0, 1], &[0x89, 0x47][..], &frame].concat();
+        let names = format!("{CAM_FIELDS} {VEHICLE_FIELDS} _ws.malformed");
+        let fields = tshark(ETHERNET, &[(0, ethernet.len(), &ethernet)], &names);
+        assert_eq!(numbers(&fields[0].join(" ")), [values(&cam), more].concat());
+    }
 }
 
 #[test]

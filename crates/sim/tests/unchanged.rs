@@ -59,6 +59,7 @@ impl Digest {
                 self.add(cam.air_time.as_nanos() as u64);
                 self.optional(cam.received);
             }
+            WorldEvent::VehicleCam(cam) => self.add(cam.at.as_nanos()),
             WorldEvent::Signal { at, path, rssi_dbm, .. } => {
                 self.add(at.as_nanos() + u64::from(path.0));
                 self.number(*rssi_dbm);

@@ -48,7 +48,7 @@ def _signal(folder: RunFolder, run: Run, axes: Axes, window: Window, first: bool
     begin, end = (int(max(0.0, edge) * 1e9) for edge in window)
     here = pl.col("t_ns").is_between(begin, end) & pl.col("rssi_dbm").is_not_null()
     mean = run.links.filter(here).collect()
-    samples = run.samples.filter(here).collect()
+    samples = run.samples.filter(here & (pl.col("kind") != "vehicle-cam")).collect()
     for path in folder.scenario.paths:
         colour = path_colour(folder, path)
         dots = samples.filter(pl.col("path") == path)

@@ -74,7 +74,7 @@ class Run:
 
     @property
     def samples(self) -> pl.LazyFrame:
-        """Signal samples as the on-board unit received them."""
+        """Signal samples as the on-board unit received them, and the vehicle's CAMs as RSUs did."""
         return self.table("samples")
 
     @property

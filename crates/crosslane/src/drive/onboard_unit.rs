@@ -12,8 +12,6 @@ use crate::observe::vanetza::PORT;
 
 /// Id of the vehicle's own station.
 const VEHICLE_STATION: u32 = 1;
-/// Station type of a passenger car (EN 302 637-2).
-const PASSENGER_CAR: u8 = 5;
 /// Value of an unknown speed or heading in the JSON of vanetza-nap.
 const UNAVAILABLE: f64 = -1.0;
 
@@ -49,6 +47,7 @@ impl OnBoardUnit {
 }
 
 fn message(unix_s: f64, cam: &cam::Cam, packet_size: usize, rssi_dbm: f64) -> Value {
+    let (speed_m_s, heading_deg) = cam.vehicle.map_or((None, None), |vehicle| (vehicle.speed_m_s, vehicle.heading_deg));
     json!({
         "timestamp": unix_s,
         "newInfo": true,
@@ -56,7 +55,7 @@ fn message(unix_s: f64, cam: &cam::Cam, packet_size: usize, rssi_dbm: f64) -> Va
         "stationID": cam.station_id,
         "stationAddr": station_address(cam.station_id),
         "receiverID": VEHICLE_STATION,
-        "receiverType": PASSENGER_CAR,
+        "receiverType": cam::PASSENGER_CAR,
         "packet_size": packet_size,
         "fields": {
             "header": { "protocolVersion": cam.protocol_version, "messageID": 2, "stationID": cam.station_id },
@@ -68,8 +67,8 @@ fn message(unix_s: f64, cam: &cam::Cam, packet_size: usize, rssi_dbm: f64) -> Va
                         "referencePosition": { "latitude": cam.latitude_deg, "longitude": cam.longitude_deg },
                     },
                     "highFrequencyContainer": {
-                        "speed": { "speedValue": cam.speed_m_s.unwrap_or(UNAVAILABLE) },
-                        "heading": { "headingValue": cam.heading_deg.unwrap_or(UNAVAILABLE) },
+                        "speed": { "speedValue": speed_m_s.unwrap_or(UNAVAILABLE) },
+                        "heading": { "headingValue": heading_deg.unwrap_or(UNAVAILABLE) },
                     },
                 },
             },
@@ -99,8 +98,7 @@ mod tests {
             generation_delta_time: 5,
             latitude_deg: Some(41.0),
             longitude_deg: Some(-8.0),
-            speed_m_s: None,
-            heading_deg: None,
+            vehicle: None,
         };
         let frame = cam::encode(&cam).expect("encodable");
         let decoded = cam::decode(&frame).expect("decodable");

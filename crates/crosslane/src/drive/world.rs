@@ -132,6 +132,12 @@ impl EmulatedWorld {
                 }
             }
             WorldEvent::CamSent(cam) => self.send_cam(&cam)?,
+            WorldEvent::VehicleCam(cam) => {
+                if let Some((control, link)) = self.link(cam.path) {
+                    control.occupy(link, cam.air_time)?;
+                }
+                self.samples.extend(SampleRow::receptions(&cam, self.clock.now().as_nanos()));
+            }
             WorldEvent::Signal { path, rssi_dbm, quality, .. } => {
                 self.unit.report(unix_s(), &self.names[usize::from(path.0)], rssi_dbm, quality);
                 self.record_sample(path, SampleSource::Radio, rssi_dbm, None);

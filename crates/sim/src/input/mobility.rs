@@ -100,6 +100,21 @@ impl Track {
             (None, None) => at_rest([0.0, 0.0]),
         }
     }
+
+    /// Heading of the vehicle `t_s` after it began to move, in degrees clockwise from
+    /// north (y): at rest as it last moved, before that as it will move; none if it never
+    /// moves.
+    pub fn heading_deg(&self, t_s: f64) -> Option<f64> {
+        let heading_deg = |pair: &[TrackPoint]| {
+            let ([x0, y0], [x1, y1]) = (pair[0].position_m, pair[1].position_m);
+            let degrees = libm::atan2(x1 - x0, y1 - y0).to_degrees();
+            (x0 != x1 || y0 != y1).then(|| degrees.rem_euclid(360.0))
+        };
+        let begun = self.points.partition_point(|point| point.t_s <= t_s);
+        let segments = self.points.windows(2);
+        let last = segments.clone().take(begun).rev().find_map(heading_deg);
+        last.or_else(|| segments.skip(begun).find_map(heading_deg))
+    }
 }
 
 /// Distance between two positions, in m.
@@ -110,6 +125,18 @@ pub fn distance_m([x0, y0]: [f64; 2], [x1, y1]: [f64; 2]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_heading_is_kept_at_rest() {
+        let points =
+            [(0.0, [0.0, 0.0]), (10.0, [0.0, 0.0]), (20.0, [5.0, 5.0]), (30.0, [5.0, 5.0]), (40.0, [-1.0, 5.0])];
+        let points = points.map(|(t_s, position_m)| TrackPoint { t_s, position_m }).to_vec();
+        let track = Track { points };
+        let headings = [-1.0, 5.0, 15.0, 25.0, 35.0, 99.0].map(|t_s| track.heading_deg(t_s).map(libm::round));
+        assert_eq!(headings, [45.0, 45.0, 45.0, 45.0, 270.0, 270.0].map(Some));
+        let still = Track { points: vec![TrackPoint { t_s: 0.0, position_m: [1.0, 1.0] }; 2] };
+        assert_eq!((still.heading_deg(1.0), Track::default().heading_deg(1.0)), (None, None));
+    }
 
     #[test]
     fn a_mobility_file_needs_every_cell() {

@@ -14,15 +14,22 @@ use c_its_parser::transport::{BasicTransportBHeader, TransportHeader};
 use c_its_parser::{EncodingRules, ItsMessage};
 use geonetworking::{Packet, en302636_4_1 as gn};
 
+use super::cam_vehicle::Vehicle;
+
+/// Station type of a passenger car.
+pub const PASSENGER_CAR: u8 = 5;
 /// Station type of a roadside unit.
 pub const ROADSIDE_UNIT: u8 = 15;
 
-/// Size of a frame of [`encode`], in bytes; independent of its values.
+/// Size of an RSU's frame, in bytes; independent of its values.
 pub const UNIT_BYTES: u32 = 70;
 
 /// Size of a vehicle's frame, in bytes: headers and a CAM with the mandatory
-/// fields of its high-frequency container, no signature, no path history.
+/// fields of its high-frequency container, no signature.
 pub const VEHICLE_BYTES: u32 = 85;
+
+/// The same with a low-frequency container, without path history.
+pub const VEHICLE_LOW_FREQUENCY_BYTES: u32 = 87;
 
 /// Contents of a CAM, in physical units.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,10 +46,8 @@ pub struct Cam {
     pub latitude_deg: Option<f64>,
     /// Longitude, in degrees east (WGS 84); none if unavailable.
     pub longitude_deg: Option<f64>,
-    /// Speed, in m/s; none for RSUs and if unavailable.
-    pub speed_m_s: Option<f64>,
-    /// Heading, in degrees clockwise from north; none for RSUs and if unavailable.
-    pub heading_deg: Option<f64>,
+    /// State of the vehicle; none for RSUs.
+    pub vehicle: Option<Vehicle>,
 }
 
 /// An error of encoding or decoding a frame.
@@ -54,8 +59,8 @@ pub struct CamError {
     remedy: &'static str,
 }
 
-/// Encodes the frame of an RSU, starting with the GeoNetworking header
-/// ([`UNIT_BYTES`]). The position must be known.
+/// Encodes the frame of an RSU or a vehicle, starting with the GeoNetworking header. The
+/// position must be known.
 pub fn encode(cam: &Cam) -> Result<Vec<u8>, CamError> {
     let fail =
         |cause: String| CamError { attempt: "encoding a CAM", cause, remedy: "give a valid station and position" };
@@ -87,13 +92,8 @@ pub fn decode(frame: &[u8]) -> Result<Cam, CamError> {
     let CAM { header, cam } = CAM::decode_from_uper(payload).map_err(fail)?;
     let basic = &cam.cam_parameters.basic_container;
     let position = &basic.reference_position;
-    let (speed_m_s, heading_deg) = match &cam.cam_parameters.high_frequency_container {
-        HighFrequencyContainer::basicVehicleContainerHighFrequency(vehicle) => (
-            known(vehicle.speed.speed_value.0.into(), 16_383, 100.0),
-            known(vehicle.heading.heading_value.0.into(), 3601, 10.0),
-        ),
-        _ => (None, None),
-    };
+    let parameters = &cam.cam_parameters;
+    let low_frequency = parameters.low_frequency_container.as_ref();
     Ok(Cam {
         protocol_version: header.protocol_version,
         station_id: header.station_id.0,
@@ -101,8 +101,7 @@ pub fn decode(frame: &[u8]) -> Result<Cam, CamError> {
         generation_delta_time: cam.generation_delta_time.0,
         latitude_deg: known(position.latitude.0, 900_000_001, 1e7),
         longitude_deg: known(position.longitude.0, 1_800_000_001, 1e7),
-        speed_m_s,
-        heading_deg,
+        vehicle: Vehicle::decode(&parameters.high_frequency_container, low_frequency),
     })
 }
 
@@ -147,10 +146,14 @@ fn body(cam: &Cam, latitude: i32, longitude: i32) -> CAM {
     let ellipse = PosConfidenceEllipse::new(unknown.clone(), unknown, HeadingValue(3601));
     let altitude = Altitude::new(AltitudeValue(800_001), AltitudeConfidence::unavailable);
     let position = ReferencePosition::new(Latitude(latitude), Longitude(longitude), ellipse, altitude);
+    let high_frequency = match &cam.vehicle {
+        Some(vehicle) => vehicle.high_frequency_container(),
+        None => HighFrequencyContainer::rsuContainerHighFrequency(RSUContainerHighFrequency::new(None)),
+    };
     let parameters = CamParameters::new(
         BasicContainer::new(StationType(cam.station_type), position),
-        HighFrequencyContainer::rsuContainerHighFrequency(RSUContainerHighFrequency::new(None)),
-        None,
+        high_frequency,
+        cam.vehicle.and_then(|vehicle| vehicle.low_frequency_container()),
         None,
     );
     CAM::new(
@@ -165,6 +168,7 @@ fn body(cam: &Cam, latitude: i32, longitude: i32) -> CAM {
 fn shb(cam: &Cam, latitude: i32, longitude: i32) -> Result<Packet<'static>, gn::Error> {
     let [a, b, c, d] = cam.station_id.to_be_bytes();
     let station_type = gn::StationType::try_from(cam.station_type).unwrap_or_default();
+    let (heading, speed) = cam.vehicle.map_or((0, 0), |vehicle| vehicle.header_values());
     let source_position_vector = gn::LongPositionVector::try_new(
         // 02: a locally administered MAC address.
         gn::Address::new(false, station_type, [2, 0, a, b, c, d]),
@@ -172,8 +176,8 @@ fn shb(cam: &Cam, latitude: i32, longitude: i32) -> Result<Packet<'static>, gn::
         latitude,
         longitude,
         false,
-        0,
-        0,
+        speed,
+        heading,
     )?;
     let lifetime = gn::Lifetime::from_milliseconds(1000);
     Ok(Packet::Unsecured {
@@ -197,13 +201,7 @@ fn shb(cam: &Cam, latitude: i32, longitude: i32) -> Result<Packet<'static>, gn::
 #[cfg(test)]
 mod tests {
     use super::*;
-    use c_its_parser::standards::cam_1_4_1::cam_pdu_descriptions::BasicVehicleContainerHighFrequency;
-    use c_its_parser::standards::cdd_1_3_1_1::its_container::{
-        AccelerationConfidence, Curvature, CurvatureCalculationMode, CurvatureConfidence, CurvatureValue,
-        DriveDirection, Heading, HeadingConfidence, LongitudinalAcceleration, LongitudinalAccelerationValue, Speed,
-        SpeedConfidence, SpeedValue, VehicleLength, VehicleLengthConfidenceIndication, VehicleLengthValue,
-        VehicleWidth, YawRate, YawRateConfidence, YawRateValue,
-    };
+    use crate::radio::cam_vehicle::{DriveDirection, LowFrequency, VehicleRole};
 
     fn unit() -> Cam {
         let [latitude, longitude] = to_degrees([120.0, -4.0]);
@@ -214,9 +212,24 @@ mod tests {
             generation_delta_time: 65_535,
             latitude_deg: Some(latitude),
             longitude_deg: Some(longitude),
-            speed_m_s: None,
-            heading_deg: None,
+            vehicle: None,
         }
+    }
+
+    /// A vehicle whose values are all known and in whole steps.
+    fn car() -> Cam {
+        let vehicle = Vehicle {
+            heading_deg: Some(271.3),
+            speed_m_s: Some(13.89),
+            drive_direction: DriveDirection::backward,
+            length_m: Some(4.2),
+            width_m: Some(1.8),
+            acceleration_m_s2: Some(-1.5),
+            curvature_per_m: Some(0.0125),
+            yaw_rate_deg_s: Some(-3.21),
+            low_frequency: Some(LowFrequency { role: VehicleRole::taxi, exterior_lights: 0b1000_0110 }),
+        };
+        Cam { station_id: 7, station_type: PASSENGER_CAR, vehicle: Some(vehicle), ..unit() }
     }
 
     #[test]
@@ -227,37 +240,54 @@ mod tests {
         let received = decode(&frame)?;
         assert_eq!(received.station_id, sent.station_id);
         assert_eq!(received.generation_delta_time, 65_535);
-        assert_eq!((received.station_type, received.speed_m_s), (15, None));
+        assert_eq!((received.station_type, received.vehicle), (15, None));
         let error_deg = received.latitude_deg.zip(sent.latitude_deg).map(|(a, b)| (a - b).abs());
         assert!(error_deg.is_some_and(|degrees| degrees <= 0.51e-7));
         Ok(())
     }
 
     #[test]
-    fn a_vehicles_cam_has_the_size_used_for_the_background() -> Result<(), Box<dyn std::error::Error>> {
-        let vehicle = BasicVehicleContainerHighFrequency::new(
-            Heading::new(HeadingValue(900), HeadingConfidence(10)),
-            Speed::new(SpeedValue(1389), SpeedConfidence(10)),
-            DriveDirection::forward,
-            VehicleLength::new(VehicleLengthValue(42), VehicleLengthConfidenceIndication::noTrailerPresent),
-            VehicleWidth(18),
-            LongitudinalAcceleration::new(LongitudinalAccelerationValue(0), AccelerationConfidence(10)),
-            Curvature::new(CurvatureValue(0), CurvatureConfidence::unavailable),
-            CurvatureCalculationMode::yawRateUsed,
-            YawRate::new(YawRateValue(0), YawRateConfidence::unavailable),
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-        );
-        let mut message = body(&unit(), 0, 0);
-        message.cam.cam_parameters.high_frequency_container =
-            HighFrequencyContainer::basicVehicleContainerHighFrequency(vehicle);
-        let payload = message.encode_to_uper()?;
-        assert_eq!(HEADER_BYTES + payload.len(), VEHICLE_BYTES as usize);
+    fn a_vehicles_cam_is_encoded_and_decoded_with_both_containers() -> Result<(), CamError> {
+        let sent = car();
+        let frame = encode(&sent)?;
+        assert_eq!(frame.len(), VEHICLE_LOW_FREQUENCY_BYTES as usize);
+        let received = decode(&frame)?;
+        assert_eq!((received.station_id, received.station_type, received.vehicle), (7, 5, sent.vehicle));
+        assert_eq!(i16::from_be_bytes([frame[32], frame[33]]), 1389, "speed in the GeoNetworking header");
+        assert_eq!(u16::from_be_bytes([frame[34], frame[35]]), 2713, "heading in the GeoNetworking header");
+        Ok(())
+    }
+
+    #[test]
+    fn a_vehicles_cam_has_the_size_used_for_the_background() -> Result<(), CamError> {
+        let unknown = Vehicle::forward(None, None);
+        let frame = encode(&Cam { vehicle: Some(unknown), ..car() })?;
+        assert_eq!(frame.len(), VEHICLE_BYTES as usize);
+        assert_eq!(decode(&frame)?.vehicle, Some(unknown), "all unavailable");
+        Ok(())
+    }
+
+    #[test]
+    fn values_out_of_range_are_sent_as_the_nearest_in_range() -> Result<(), CamError> {
+        let wild = |sign: f64| Vehicle {
+            heading_deg: Some(sign * 359.96),
+            speed_m_s: Some(sign * 1e9),
+            length_m: Some(sign * 1e9),
+            width_m: Some(sign * 1e9),
+            acceleration_m_s2: Some(sign * 1e9),
+            curvature_per_m: Some(sign * 1e9),
+            yaw_rate_deg_s: Some(sign * f64::INFINITY),
+            ..Vehicle::forward(None, None)
+        };
+        let range = |sign| decode(&encode(&Cam { vehicle: Some(wild(sign)), ..car() })?).map(|cam| cam.vehicle);
+        let values = |vehicle: Vehicle| {
+            let Vehicle { heading_deg, speed_m_s, length_m, width_m, .. } = vehicle;
+            let Vehicle { acceleration_m_s2, curvature_per_m, yaw_rate_deg_s, .. } = vehicle;
+            [heading_deg, speed_m_s, length_m, width_m, acceleration_m_s2, curvature_per_m, yaw_rate_deg_s]
+        };
+        let most = [0.0, 163.82, 102.2, 6.1, 16.0, 0.1022, 327.66].map(Some);
+        let least = [0.0, 0.0, 0.1, 0.1, -16.0, -0.1023, -327.66].map(Some);
+        assert_eq!((range(1.0)?.map(values), range(-1.0)?.map(values)), (Some(most), Some(least)));
         Ok(())
     }
 
@@ -273,14 +303,17 @@ mod tests {
 
     #[test]
     fn a_truncated_frame_is_an_error_and_a_flipped_bit_never_panics() -> Result<(), CamError> {
-        let frame = encode(&unit())?;
-        for length in 0..frame.len() {
-            assert!(decode(&frame[..length]).is_err(), "{length} bytes");
-        }
-        for bit in 0..frame.len() * 8 {
-            let mut broken = frame.clone();
-            broken[bit / 8] ^= 1 << (bit % 8);
-            let _ = decode(&broken);
+        for frame in [encode(&unit())?, encode(&car())?] {
+            for length in 0..frame.len() {
+                assert!(decode(&frame[..length]).is_err(), "{length} bytes");
+            }
+            for bit in 0..frame.len() * 8 {
+                let mut broken = frame.clone();
+                broken[bit / 8] ^= 1 << (bit % 8);
+                if let Ok(read) = decode(&broken) {
+                    drop(encode(&read));
+                }
+            }
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 pub mod access_link;
 pub mod ar1;
 pub mod cam;
+pub mod cam_vehicle;
 pub mod cellular;
 pub mod fading;
 pub mod path_loss;

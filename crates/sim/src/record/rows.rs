@@ -11,7 +11,7 @@ use crosslane_core::time::Instant;
 
 use crate::radio::access_link::Quality;
 use crate::transport::segment::MptcpOptions;
-use crate::world::Truth;
+use crate::world::{Truth, VehicleCam};
 
 /// One packet that entered a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,7 +67,8 @@ pub struct ThroughputRow {
     pub reinjected_bytes: u64,
 }
 
-/// One signal sample, as the on-board unit received it.
+/// One signal sample, as the on-board unit received it, or a roadside unit
+/// ([`SampleSource::VehicleCam`]).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SampleRow {
     /// Time of reception.
@@ -82,6 +83,20 @@ pub struct SampleRow {
     pub station: Option<u32>,
 }
 
+impl SampleRow {
+    /// The receptions of a CAM of the vehicle, at `t_ns`.
+    pub fn receptions(cam: &VehicleCam, t_ns: u64) -> impl Iterator<Item = SampleRow> {
+        let row = move |&(path, rssi_dbm): &(PathId, f64)| SampleRow {
+            t_ns,
+            path,
+            kind: SampleSource::VehicleCam,
+            rssi_dbm: rssi_dbm as f32,
+            station: Some(cam.station),
+        };
+        cam.received.iter().map(row)
+    }
+}
+
 /// Source of a [`SampleRow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampleSource {
@@ -89,6 +104,8 @@ pub enum SampleSource {
     Cam,
     /// A report of a radio.
     Radio,
+    /// A CAM of the vehicle, at the roadside unit of the path.
+    VehicleCam,
 }
 
 impl SampleSource {
@@ -97,6 +114,7 @@ impl SampleSource {
         match self {
             SampleSource::Cam => "cam",
             SampleSource::Radio => "radio",
+            SampleSource::VehicleCam => "vehicle-cam",
         }
     }
 }

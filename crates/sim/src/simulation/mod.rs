@@ -253,6 +253,12 @@ impl Simulation {
         match event {
             WorldEvent::LinkParams { path, direction, params } => self.set_link(path, direction, params),
             WorldEvent::CamSent(cam) => self.on_cam(&cam),
+            WorldEvent::VehicleCam(cam) => {
+                self.occupy(cam.path, cam.air_time);
+                if self.detail.packets {
+                    self.recording.samples.extend(SampleRow::receptions(&cam, self.now.as_nanos()));
+                }
+            }
             WorldEvent::Signal { path, rssi_dbm, quality, .. } => {
                 let [rsrq_db, sinr_db] = [quality.rsrq_db, quality.sinr_db].map(|db| db.map(|db| db as f32));
                 let signal = Signal { rssi_dbm: rssi_dbm as f32, rsrq_db, sinr_db, ..Signal::default() };

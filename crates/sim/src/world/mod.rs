@@ -1,7 +1,7 @@
 //! The world of a drive: it moves the vehicle and generates the parameters of
 //! each link, the CAMs of the RSUs and the signal reports of the modems.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use crosslane_core::link::{Direction, DirectionParams, Link};
 use crosslane_core::path::{PathId, Position};
@@ -16,9 +16,12 @@ use crate::world::coverage::Coverage;
 pub mod coverage;
 mod modem;
 mod radio_link;
+mod vehicle_cams;
 
 use modem::ModemLink;
 use radio_link::RadioLink;
+pub use vehicle_cams::VehicleCam;
+use vehicle_cams::vehicle_state;
 
 /// Period of link updates and of the ground truth.
 pub const TICK: Duration = Duration::from_millis(10);
@@ -41,6 +44,8 @@ pub enum WorldEvent {
     },
     /// An RSU sent a CAM.
     CamSent(CamSent),
+    /// The vehicle sent a CAM (radios with `paths = "units"` only).
+    VehicleCam(VehicleCam),
     /// A modem reported its signal.
     Signal {
         /// Time.
@@ -93,8 +98,7 @@ impl CamSent {
             generation_delta_time: (self.at.as_nanos() / 1_000_000 % 65_536) as u16,
             latitude_deg: Some(latitude_deg),
             longitude_deg: Some(longitude_deg),
-            speed_m_s: None,
-            heading_deg: None,
+            vehicle: None,
         })
     }
 }
@@ -148,6 +152,7 @@ pub struct World {
 enum Due {
     Tick,
     Cam { radio: usize, unit: usize },
+    VehicleCheck { radio: usize },
     Sample { access: usize },
 }
 
@@ -165,7 +170,7 @@ impl World {
         let mut first_paths = scenario.links().into_iter().map(|link| PathId(link.paths.start as u8));
         let radios = scenario.radios.iter().zip(first_paths.by_ref()).map(|(radio, path)| {
             let coverage = Coverage::new(scenario, radio, Some(seed), position_m);
-            RadioLink::new(path, coverage, seed)
+            RadioLink::new(path, coverage, seed, scenario.vehicle_station())
         });
         let radios: Vec<RadioLink> = radios.collect();
         let access = scenario.access.iter().zip(first_paths);
@@ -195,7 +200,7 @@ impl World {
                     first[usize::from(path.0)][direction as usize] = Some(params);
                 }
                 WorldEvent::Truth(truth) => truths.push(truth),
-                WorldEvent::CamSent(_) | WorldEvent::Signal { .. } => {}
+                WorldEvent::CamSent(_) | WorldEvent::VehicleCam(_) | WorldEvent::Signal { .. } => {}
             }
         }
         let link = |entry: LinkEntry<'_>| {
@@ -227,6 +232,7 @@ impl World {
             match due {
                 Due::Tick => self.tick(at),
                 Due::Cam { radio, unit } => self.send_cam(at, radio, unit),
+                Due::VehicleCheck { radio } => self.check_vehicle(at, radio),
                 Due::Sample { access } => self.sample(at, access),
             }
         }
@@ -249,6 +255,9 @@ impl World {
         for (radio, link) in self.radios.iter().enumerate() {
             if let Some((at, unit)) = link.next_cam.filter(|(at, _)| *at < next.0) {
                 next = (at, Due::Cam { radio, unit });
+            }
+            if let Some(at) = link.next_vehicle_check().filter(|at| *at < next.0) {
+                next = (at, Due::VehicleCheck { radio });
             }
         }
         for (access, link) in self.access.iter().enumerate() {
@@ -295,6 +304,13 @@ impl World {
         self.ready.extend(sent.map(WorldEvent::CamSent));
     }
 
+    fn check_vehicle(&mut self, at: Instant, radio: usize) {
+        let State { position_m, speed_m_s } = self.vehicle(at);
+        let heading_deg = self.track.heading_deg(at.as_secs_f64() - self.start_s);
+        let sent = self.radios[radio].send_vehicle_cam(at, vehicle_state(position_m, heading_deg, speed_m_s));
+        self.ready.extend(sent.map(WorldEvent::VehicleCam));
+    }
+
     fn sample(&mut self, at: Instant, access: usize) {
         self.ready.extend(self.access[access].sample(at));
     }
@@ -304,6 +320,12 @@ impl Scenario {
     /// The vehicle's track.
     pub(crate) fn track(&self) -> Result<Track, ScenarioError> {
         self.known_track().ok_or_else(|| self.unresolved("the mobility file"))
+    }
+
+    /// The vehicle's station id: the lowest that no RSU has.
+    fn vehicle_station(&self) -> u32 {
+        let taken: BTreeSet<u32> = self.units.iter().map(|unit| unit.station_id).collect();
+        (1..=u32::MAX).find(|id| !taken.contains(id)).unwrap_or(u32::MAX)
     }
 
     fn unresolved(&self, what: &str) -> ScenarioError {

@@ -3,8 +3,10 @@
 use crosslane_core::link::{Bottleneck, Channel, DirectionParams, Loss, QueueLimit, ieee80211p};
 use crosslane_core::path::PathId;
 use crosslane_core::rng::Rng;
+use crosslane_core::roadside::cam_generation::VehicleState;
 use crosslane_core::time::{Duration, Instant};
 
+use super::vehicle_cams::{VehicleCam, VehicleSender};
 use super::{CamSent, SILENT_SNR_DB, Truth, millis};
 use crate::input::mobility::State;
 use crate::radio::access_link::Quality;
@@ -34,6 +36,8 @@ pub(super) struct RadioLink {
     /// The coverage update that `next_cam` is based on.
     updates: u64,
     cam_air_time: Duration,
+    /// With a path to each RSU, the vehicle sends CAMs.
+    vehicle: Option<VehicleSender>,
     mean_error: MeanError,
     /// Signal of each path at the last tick.
     signals: Vec<Option<Signal>>,
@@ -65,7 +69,7 @@ struct Sender {
 }
 
 impl RadioLink {
-    pub(super) fn new(path: PathId, coverage: Coverage, seed: u64) -> RadioLink {
+    pub(super) fn new(path: PathId, coverage: Coverage, seed: u64, station: u32) -> RadioLink {
         let radio = coverage.radio();
         let cam_air_time = ieee80211p::broadcast_air_time(radio.rate, cam::UNIT_BYTES);
         let background = Background::of(radio.background.load(radio.rate, 0.0), cam_air_time);
@@ -74,7 +78,11 @@ impl RadioLink {
             RadioPaths::Units => coverage.units().count(),
         };
         let senders = coverage.units().map(|unit| Sender::new(seed, &unit.name, unit.cam_period_ms, background));
+        let names = || coverage.units().map(|unit| unit.name.as_str());
+        let vehicle =
+            (radio.paths == RadioPaths::Units).then(|| VehicleSender::new(seed, &radio.name, names(), station));
         let mut link = RadioLink {
+            vehicle,
             path,
             senders: senders.collect(),
             serving: None,
@@ -219,6 +227,42 @@ impl RadioLink {
             position_m: station.position_m,
             air_time: self.cam_air_time,
             received: (!is_lost).then_some(rssi_dbm),
+        })
+    }
+}
+
+impl RadioLink {
+    /// When the vehicle next checks whether a CAM is due.
+    pub(super) fn next_vehicle_check(&self) -> Option<Instant> {
+        self.vehicle.as_ref()?.next_check()
+    }
+
+    /// Broadcasts a CAM of the vehicle if one is due. It reaches the RSUs over the
+    /// channels of the last tick, with fading at each.
+    pub(super) fn send_vehicle_cam(&mut self, at: Instant, state: VehicleState) -> Option<VehicleCam> {
+        let background = self.background(at);
+        let radio = self.coverage.radio();
+        let vehicle = self.vehicle.as_mut()?;
+        let due = vehicle.check(at, state)?;
+        let bytes = VehicleCam::bytes(due);
+        let loss = |rssi_dbm: f64| {
+            let error = ieee80211p::packet_error_rate(radio.rate, rssi_dbm - radio.noise_dbm, bytes);
+            1.0 - (1.0 - error) * (1.0 - background.collision)
+        };
+        let mut receive = |signal: &Signal| {
+            let m = radio.fading.m(signal.distance_m);
+            let rssi_dbm = vehicle.receive(signal.unit, signal.mean_dbm, m, loss)?;
+            Some((PathId(self.path.0 + signal.unit as u8), rssi_dbm))
+        };
+        let received = self.signals.iter().flatten().filter_map(&mut receive).collect();
+        Some(VehicleCam {
+            at,
+            path: self.path,
+            station: vehicle.station,
+            state,
+            low_frequency: due.low_frequency,
+            air_time: ieee80211p::broadcast_air_time(radio.rate, bytes),
+            received,
         })
     }
 }

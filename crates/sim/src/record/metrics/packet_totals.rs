@@ -6,7 +6,7 @@ use crosslane_core::path::PathId;
 
 use super::Recovery;
 use crate::record::retransmissions::{Repeat, Repeats};
-use crate::record::rows::{PacketRow, SampleRow};
+use crate::record::rows::{PacketRow, SampleRow, SampleSource};
 use crate::transport::segment::MptcpOptions;
 
 /// A path is lost after this time without a sample at the leave threshold.
@@ -78,7 +78,10 @@ impl PacketSums {
 
     /// Adds a sample; call it before adding the packets that enter later.
     pub fn note_sample(&mut self, sample: &SampleRow) {
-        if let Some(detector) = self.detector.as_mut().filter(|detector| detector.rule.path == sample.path) {
+        let at_vehicle = sample.kind != SampleSource::VehicleCam;
+        if let Some(detector) =
+            self.detector.as_mut().filter(|detector| at_vehicle && detector.rule.path == sample.path)
+        {
             detector.note_sample(sample);
         }
     }

@@ -1,0 +1,3 @@
+//! Cooperation with roadside units.
+
+pub mod cam_generation;
