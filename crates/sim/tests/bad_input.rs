@@ -233,7 +233,7 @@ const TABLE: [(&str, &str, &str); 94] = [
     (
         "path_loss = \"cheng\"",
         "path_loss = \"cheng\"\nbackground = { stations = 400 }",
-        "line 13: CAMs of the `background` take 106 % of the channel, more than 95 %; choose fewer `stations`",
+        "line 13: the `background` takes 106 % of the channel, more than 95 %; choose fewer `stations`",
     ),
     (
         "path_loss = \"cheng\"",
