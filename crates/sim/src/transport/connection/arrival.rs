@@ -211,13 +211,16 @@ impl Endpoint {
             return Coupled::default();
         }
         let member = |subflow: &Subflow| Member {
-            window: subflow.tx.control.window,
+            window: subflow.tx.used_window(),
             rtt: subflow.smoothed_rtt(),
             loss_interval: subflow.tx.control.loss_interval(),
         };
-        let open = |subflow: &&Subflow| subflow.is_usable();
-        let own = self.subflows[..place].iter().filter(open).count();
-        let members: Vec<Member> = self.subflows.iter().filter(open).map(member).collect();
-        couple(self.settings.algorithm, &members, own)
+        // RFC 6356 §4.1: a subflow with nothing in flight does not count.
+        let counts = |&(other, subflow): &(usize, &Subflow)| {
+            other == place || (subflow.is_usable() && subflow.tx.in_flight() > 0)
+        };
+        let members = self.subflows.iter().enumerate().filter(counts);
+        let own = members.clone().filter(|&(other, _)| other < place).count();
+        couple(self.settings.algorithm, &members.map(|(_, subflow)| member(subflow)).collect::<Vec<_>>(), own)
     }
 }

@@ -154,6 +154,11 @@ impl Sender {
         None
     }
 
+    /// The congestion window, or what of it was used (RFC 6356 §4.1), in segments.
+    pub(super) fn used_window(&self) -> u32 {
+        self.usage.of(self.control.window).max(1)
+    }
+
     fn has_window(&self) -> bool {
         self.in_flight() < self.control.window
     }

@@ -17,6 +17,12 @@ impl WindowUsage {
         }
     }
 
+    /// What was used of a window of this size, in segments: the maximum in flight in the
+    /// last round unless the window was the limit.
+    pub(super) fn of(&self, window: u32) -> u32 {
+        if self.limited { window } else { window.min(self.max_out) }
+    }
+
     /// True if a window of this size was the limit: in slow start also if half of it
     /// was used.
     pub(super) fn is_limited(&self, window: u32, in_slow_start: bool) -> bool {
@@ -37,5 +43,14 @@ mod tests {
         usage.note(false, 4, 101, 141);
         assert!(!usage.is_limited(10, false) && !usage.is_limited(10, true));
         assert!(usage.is_limited(7, true), "more than half was used");
+    }
+
+    #[test]
+    fn of_a_window_that_is_not_the_limit_what_was_in_flight_counts() {
+        let mut usage = WindowUsage::default();
+        usage.note(true, 10, 1, 101);
+        assert_eq!(usage.of(10), 10);
+        usage.note(false, 4, 101, 141);
+        assert_eq!((usage.of(10), usage.of(3)), (4, 3));
     }
 }
