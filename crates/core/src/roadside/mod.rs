@@ -1,3 +1,4 @@
 //! Cooperation with roadside units.
 
 pub mod cam_generation;
+pub mod connection_manager;
