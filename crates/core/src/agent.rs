@@ -181,15 +181,16 @@ impl Agent {
         }
     }
 
-    /// The first vacant place for a path; `None` if there is no more room.
-    fn place(&mut self, spec: &PathSpec, rank: u8) -> Option<PathId> {
+    /// The id that the next path gets, the first vacant one; `None` if there is no more room.
+    pub fn vacant(&self) -> Option<PathId> {
         let vacant = self.paths.iter().position(|path| path.removed).unwrap_or(self.paths.len());
-        if vacant >= MAX_PATHS {
-            return None;
-        }
-        let id = PathId(vacant as u8);
+        (vacant < MAX_PATHS).then_some(PathId(vacant as u8))
+    }
+
+    fn place(&mut self, spec: &PathSpec, rank: u8) -> Option<PathId> {
+        let id = self.vacant()?;
         let path = Path::new(spec, rank, (self.assessors)(id, spec));
-        match self.paths.get_mut(vacant) {
+        match self.paths.get_mut(usize::from(id.0)) {
             Some(removed) => *removed = path,
             None => self.paths.push(path),
         }

@@ -6,10 +6,22 @@ use std::error::Error;
 use crosslane_core::link::Direction;
 use crosslane_core::time::Instant;
 use crosslane_sim::record::rows::PacketRow;
-use crosslane_sim::scenario::Scenario;
+use crosslane_sim::scenario::{Engine, Scenario};
 use crosslane_sim::simulation::{Detail, Recording, Simulation};
 
 const PAPER: &str = include_str!("../../../scenarios/torrinhas/scenario-1.toml");
+
+const UNITS: &str = "paths = \"units\"";
+const TUNNELS: &str = "paths = \"units\"\ntunnel = \"vxlan\"";
+const WIDE: &str = "position_m = [0, 20]\nstation_id = 16777216";
+const TWO_RADIOS: &str = r#"[[radio]]
+name = "wave"
+rat = "80211p"
+paths = "units"
+tunnel = "crosslane"
+rate_mbit_s = 6
+path_loss = "cheng"
+[[roadside_unit]]"#;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -35,7 +47,7 @@ fn rates(packets: &[PacketRow], from_s: f64, to_s: f64) -> [f64; 3] {
 
 fn with(text: &str, old: &str, new: &str) -> String {
     assert!(text.contains(old), "{old}");
-    text.replace(old, new)
+    text.replacen(old, new, 1)
 }
 
 fn error_of(text: &str) -> String {
@@ -54,6 +66,28 @@ fn units_share_the_limit_of_the_radio_as_in_the_paper() -> Outcome {
     assert!(gone == 0.0 && (8.2..8.6).contains(&second), "{gone} {second}");
     let [_, second, third] = rates(&packets, 102.0, 149.0);
     assert!(third > 1.5 && (8.2..8.6).contains(&(second + third)), "{second} {third}");
+    Ok(())
+}
+
+#[test]
+fn a_tunnel_to_each_unit_adds_its_headers_to_every_packet_on_the_air() -> Outcome {
+    let short = with(PAPER, "duration_s = 150", "duration_s = 8");
+    let plain = rates(&run(&short, "torrinhas")?.packets, 2.0, 8.0)[0];
+    for (kind, overhead) in [("vxlan", 50.0), ("crosslane", 68.0)] {
+        let text = with(&short, UNITS, &format!("{UNITS}\ntunnel = \"{kind}\""));
+        let packets = run(&text, "torrinhas")?.packets;
+        let largest = packets.iter().map(|row| row.ip_bytes).max();
+        assert_eq!(largest, Some(1500), "{kind}: headers and packet together fill the MTU");
+        let tunnelled = rates(&packets, 2.0, 8.0)[0];
+        // The shaper's rate is of the packets on the air; 1400 bytes of each are payload without a tunnel.
+        let expected = plain * (1.0 - overhead / 1400.0);
+        assert!((tunnelled / expected - 1.0).abs() < 0.01, "{kind}: {tunnelled} of {plain}, expected {expected}");
+    }
+    let text = with(&short, UNITS, TUNNELS);
+    let scenario = Scenario::parse(&text, "test.toml")?;
+    let tunnel = scenario.strategy("tunnel").ok_or("no such strategy")?;
+    let refused = scenario.check_strategy(Engine::Simulator, &tunnel).err().map(|error| error.to_string());
+    assert!(refused.as_deref().unwrap_or_default().contains("a tunnel inside those of radio `its-g5`"), "{refused:?}");
     Ok(())
 }
 
@@ -96,9 +130,18 @@ fn wrong_keys_get_one_sentence_with_place_and_remedy() {
         ("position_m = [0, 20]", "position_m = [0, 20]\ndelay_ms = -1", "-1 is outside 0 to 10000"),
         ("name = \"rsu2\"", "name = \"a-unit-with-a-long-name\"", "it names an interface"),
         ("kind = \"bulk\"", "kind = \"bulk\"\nover = \"its-g5\"", "rsu1"),
+        ("limit_mbit_s = 9", "tunnel = \"gre\"", "unknown word `gre`"),
+        ("paths = \"units\"", "tunnel = \"vxlan\"", "`tunnel` of radio `its-g5`, which is one path"),
     ];
-    for (old, new, expected) in cases {
-        let error = error_of(&with(PAPER, old, new));
+    let with_tunnels = [
+        ("[[roadside_unit]]", TWO_RADIOS, "radios `its-g5` and `wave` have a `tunnel`"),
+        ("position_m = [0, 20]", WIDE, "the station id 16777216 of `rsu1` is no VXLAN network (24 bits)"),
+        ("name = \"rsu1\"", "name = \"its-g5\"", "the radio `its-g5` is an interface, and so is the path"),
+    ];
+    let tunnelled = with(PAPER, UNITS, TUNNELS);
+    let cases = cases.map(|case| (PAPER, case)).into_iter().chain(with_tunnels.map(|case| (&tunnelled[..], case)));
+    for (text, (old, new, expected)) in cases {
+        let error = error_of(&with(text, old, new));
         assert!(error.contains(expected) && error.contains("test.toml, line "), "{new}: {error:?}");
     }
 }

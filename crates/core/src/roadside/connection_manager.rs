@@ -4,8 +4,8 @@
 //! A radio has a number of slots. A unit takes a slot when its first CAM arrives, so that
 //! its tunnel is up before it is needed; the strategy then decides about its subflow as on
 //! any path. The slot is free again when the unit's CAMs have stopped and its path does
-//! not carry data. A CAM only opens: a unit that carries data keeps its slot whatever
-//! messages say or do not say.
+//! not carry data. A CAM only opens: a unit whose path is good, or fading and the
+//! best there is, keeps its slot whatever messages say or do not say.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
@@ -22,6 +22,8 @@ use crate::time::{Duration, Instant};
 pub const MAX_UNITS: usize = 4096;
 /// A unit gives its slot to another whose signal is stronger by more than this.
 const HYSTERESIS_DB: f32 = 6.0;
+/// Longest period of CAMs (EN 302 637-2 clause 6.1.3: T_GenCamMax).
+const MAX_CAM_PERIOD: Duration = Duration::from_secs(1);
 /// Weight of a new RSSI in the smoothed one.
 const RSSI_WEIGHT: f32 = 0.25;
 
@@ -163,7 +165,7 @@ impl ConnectionManager {
             return;
         }
         let rssi_dbm = unit.rssi_dbm;
-        let Some(slot) = self.free_slot().or_else(|| self.vacate(rssi_dbm)) else { return };
+        let Some(slot) = self.free_slot().or_else(|| self.vacate(now, rssi_dbm)) else { return };
         let text = format!("a CAM of {} arrived, {rssi_dbm:.1} dBm", self.name(cam.station));
         let inputs = [("station", f64::from(cam.station)), ("rssi_dbm", f64::from(rssi_dbm))];
         let reason = Reason { rule: "roadside.in-reach", text, inputs: inputs.into() };
@@ -178,9 +180,17 @@ impl ConnectionManager {
     }
 
     /// Takes the slot of the unit that needs it least for one of this RSSI: of a unit whose
-    /// path is lost, else of the weakest that carries nothing and is clearly weaker.
-    fn vacate(&mut self, rssi_dbm: f32) -> Option<u8> {
-        let holders = self.units.iter().filter(|(_, unit)| unit.slot.is_some() && !unit.carries());
+    /// path is lost, else of the weakest that carries nothing and is clearly weaker. A unit
+    /// that waits and is clearly stronger takes it first, with its next CAM.
+    fn vacate(&mut self, now: Instant, rssi_dbm: f32) -> Option<u8> {
+        let waits = |unit: &Unit| unit.slot.is_none() && now < unit.last_cam + MAX_CAM_PERIOD;
+        if self.units.values().any(|unit| waits(unit) && unit.rssi_dbm > rssi_dbm + HYSTERESIS_DB) {
+            return None;
+        }
+        let is_good = |unit: &Unit| unit.belief == Belief::Good;
+        let has_good = self.units.values().any(is_good);
+        let carries = |unit: &Unit| is_good(unit) || (unit.carries() && !has_good);
+        let holders = self.units.iter().filter(|(_, unit)| unit.slot.is_some() && !carries(unit));
         let is_lost = |unit: &Unit| unit.belief >= Belief::Lost;
         let order = |a: &Unit, b: &Unit| is_lost(b).cmp(&is_lost(a)).then(a.rssi_dbm.total_cmp(&b.rssi_dbm));
         let (&station, unit) = holders.min_by(|(_, a), (_, b)| order(a, b))?;

@@ -2,3 +2,4 @@
 
 pub mod cam_generation;
 pub mod connection_manager;
+pub mod unit_paths;

@@ -19,6 +19,7 @@ use crate::world::{TICK, Truth, World, WorldEvent};
 #[derive(Clone, Debug)]
 pub struct Foresight {
     params: Params,
+    names: Vec<String>,
     paths: Vec<Future>,
 }
 
@@ -50,7 +51,8 @@ impl Foresight {
                 }
             }
         }
-        Foresight { params, paths }
+        let names = scenario.paths().iter().map(|path| path.name.to_owned()).collect();
+        Foresight { params, names, paths }
     }
 
     /// IP bytes that each path could carry during the traffic, in order of path
@@ -62,9 +64,11 @@ impl Foresight {
     /// The agent that uses this knowledge. `ranks` and `actuators` as in
     /// [`Agent::new`].
     pub fn agent(&self, paths: &[PathSpec], ranks: &[u8], mode: Mode, actuators: Vec<Box<dyn Actuator>>) -> Agent {
-        let (futures, params) = (self.paths.clone(), self.params);
-        let assessors = move |path: PathId, _: &PathSpec| -> Vec<Box<dyn Assessor + Send>> {
-            vec![Box::new(Oracle::new(futures[usize::from(path.0)].clone(), params))]
+        let (names, futures, params) = (self.names.clone(), self.paths.clone(), self.params);
+        let assessors = move |_: PathId, spec: &PathSpec| -> Vec<Box<dyn Assessor + Send>> {
+            let place = names.iter().position(|name| *name == spec.name);
+            let future = place.map(|place| futures[place].clone()).unwrap_or_default();
+            vec![Box::new(Oracle::new(future, params))]
         };
         let allocator = ByBelief { mode, on_fade: params.on_fade };
         Agent::of(paths, ranks, Box::new(assessors), Box::new(allocator), actuators)

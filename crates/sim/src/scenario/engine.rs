@@ -12,6 +12,9 @@ pub enum Engine {
     Simulator,
 }
 
+/// Maximum number of endpoints of the kernel's path manager (Linux `MPTCP_PM_ADDR_MAX`).
+const KERNEL_ENDPOINTS: usize = 8;
+
 impl Scenario {
     /// Checks that this engine can run the scenario.
     ///
@@ -33,6 +36,34 @@ impl Scenario {
         if strategy.base.needs_deadlines() && !deadlines {
             let what = format!("strategy `{}` needs deadlines, and the traffic has none", strategy.name);
             return Err(self.lines.error("traffic", what, "make it of kind `deadline`, or choose another strategy"));
+        }
+        if let Some((radio, _)) =
+            self.tunnelled_radio().filter(|_| strategy.is_tunnel() || strategy.base.is_peer_tunnel())
+        {
+            let what = format!("strategy `{}` would be a tunnel inside those of radio `{}`", strategy.name, radio.name);
+            return Err(self.lines.error("strategy", what, "remove `tunnel` of the radio, or choose another strategy"));
+        }
+        if self.has_slots() && strategy.is_tunnel() {
+            let what =
+                format!("strategy `{}` has fixed paths, and the roadside units take turns in slots", strategy.name);
+            return Err(self.lines.error("strategy", what, "remove `slots` of the radio, or choose another strategy"));
+        }
+        let is_kernel = matches!(strategy.base, Base::Kernel | Base::KernelTuned);
+        let slots: usize = {
+            let separate = self.radios.iter().filter(|radio| radio.tunnel.is_none());
+            separate.filter_map(|radio| radio.slots).map(usize::from).sum()
+        };
+        let endpoints = self.paths().len() - self.slotted_paths().len() + slots;
+        if engine == Engine::Kernel
+            && is_kernel
+            && (slots > 0 || self.tunnelled_radio().is_some())
+            && endpoints > KERNEL_ENDPOINTS
+        {
+            let what = format!(
+                "strategy `{}` of a drive needs {endpoints} endpoints, and the kernel takes {KERNEL_ENDPOINTS}",
+                strategy.name
+            );
+            return Err(self.lines.error("radio", what, "choose fewer `slots`, or use `crosslane simulate`"));
         }
         let Some((command, other, why)) = why_not(engine, strategy.base) else { return Ok(()) };
         let what = format!("only `crosslane {other}` can run strategy `{}`: {why}", strategy.name);
@@ -56,6 +87,9 @@ impl Scenario {
         if self.traffic.kind.deadlines().is_some() && self.traffic.down {
             let why = "the agent, which uses the deadlines, runs on the vehicle, so the vehicle must be the sender";
             return Some(("traffic.direction", why));
+        }
+        if self.radios.iter().filter(|radio| radio.slots.is_some() || radio.tunnel.is_some()).count() > 1 {
+            return Some(("radio", "an agent has one radio with `slots` or `tunnel`"));
         }
         self.fleet.map(|_| ("fleet", "the emulator drives one vehicle"))
     }

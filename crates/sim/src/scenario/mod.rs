@@ -40,7 +40,7 @@ pub use base::{Base, Engines};
 pub use engine::Engine;
 pub use expectation::{Bound, Crossing, CrossingDirection, Expectation};
 pub use fleet::Fleet;
-pub use networks::{AccessLink, Queue, Radio, RadioPaths, RoadsideUnit, UnitDelay};
+pub use networks::{AccessLink, Queue, Radio, RadioPaths, RadioTunnel, RoadsideUnit, UnitDelay};
 pub use params::{OracleParams, Steer, TunnelParams};
 pub use paths::LinkEntry;
 pub use resolved::Resolved;
@@ -105,7 +105,8 @@ pub struct Data {
     pub fleet: BTreeMap<u32, Track>,
 }
 
-/// Maximum number of paths in a scenario: a [`PathId`] is 0 to 15.
+/// Maximum number of paths of an agent at the same time. A scenario may have more, of
+/// RSUs that take turns in slots.
 pub const MAX_PATHS: usize = 16;
 
 /// Maximum number of RSUs in a scenario: each is evaluated 100 times a second.

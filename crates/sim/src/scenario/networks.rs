@@ -6,12 +6,13 @@ use std::fmt;
 use crosslane_core::link::ieee80211p::PhyRate;
 use crosslane_core::link::{CoDel, Loss, QueueLimit};
 use crosslane_core::path::Rat;
+use crosslane_core::tunnel::wire::overhead::{Overhead, VXLAN_BYTES};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, IntoDeserializer, MapAccess, Visitor};
 use serde::ser::{SerializeStruct, Serializer};
 use serde::{Deserialize, Serialize};
 
-use super::schema::{number, period, phy_rate, spans, station, whole};
+use super::schema::{integer, number, period, phy_rate, spans, station, whole};
 use super::{Background, Wire};
 use crate::radio::access_link::AccessModel;
 use crate::radio::fading::Fading;
@@ -28,6 +29,14 @@ pub struct Radio {
     /// Whether the radio is one path, or each of its RSUs.
     #[serde(default)]
     pub paths: RadioPaths,
+    /// Tunnel from the vehicle to each RSU, with `paths = "units"`; none: each path has a
+    /// separate interface.
+    #[serde(default)]
+    pub tunnel: Option<RadioTunnel>,
+    /// Number of RSUs that are paths at the same time (1 to 16), with `paths = "units"`;
+    /// none: all are paths from the start.
+    #[serde(default, deserialize_with = "slots")]
+    pub slots: Option<u8>,
     /// PHY rate.
     #[serde(rename = "rate_mbit_s", deserialize_with = "phy_rate")]
     pub rate: PhyRate,
@@ -72,6 +81,35 @@ pub enum RadioPaths {
     Radio,
     /// One to each RSU, with the RSU's name. They share the air and the vehicle's queue.
     Units,
+}
+
+/// The tunnels from the vehicle to the RSUs of a radio, which all use its one interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RadioTunnel {
+    /// The kernel's VXLAN (RFC 7348).
+    Vxlan,
+    /// The encrypted tunnel of Crosslane.
+    Crosslane,
+}
+
+impl RadioTunnel {
+    /// Bytes around a packet in the tunnel.
+    pub fn overhead_bytes(self) -> u16 {
+        let bytes = match self {
+            RadioTunnel::Vxlan => VXLAN_BYTES,
+            RadioTunnel::Crosslane => Overhead::new(false, true).around_packet(),
+        };
+        bytes as u16
+    }
+
+    /// The word of the scenario file.
+    pub fn name(self) -> &'static str {
+        match self {
+            RadioTunnel::Vxlan => "vxlan",
+            RadioTunnel::Crosslane => "crosslane",
+        }
+    }
 }
 
 /// A roadside unit.
@@ -216,6 +254,10 @@ pub enum Queue {
 
 fn seven() -> u8 {
     7
+}
+
+fn slots<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u8>, D::Error> {
+    integer::<_, 1, 16>(from).map(|slots| u8::try_from(slots).ok())
 }
 
 fn hundred() -> u32 {

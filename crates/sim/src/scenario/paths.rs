@@ -1,10 +1,11 @@
 //! The paths of a scenario, the links below them, and their order of preference.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crosslane_core::path::PathId;
 
-use super::{PathEntry, Radio, RadioPaths, RoadsideUnit, Scenario, Strategy};
+use super::{PathEntry, Radio, RadioPaths, RadioTunnel, RoadsideUnit, Scenario, Strategy};
 
 /// A link of the vehicle, with a path to each of its stations.
 #[derive(Clone, Debug)]
@@ -13,6 +14,8 @@ pub struct LinkEntry<'a> {
     pub name: &'a str,
     /// Indices of its paths.
     pub paths: Range<usize>,
+    /// How many of them may stand at the same time; none: all do from the start.
+    pub slots: Option<u8>,
 }
 
 impl Scenario {
@@ -32,17 +35,30 @@ impl Scenario {
     /// The links: the radios, then the others, in file order.
     pub fn links(&self) -> Vec<LinkEntry<'_>> {
         let radios = self.radios.iter().map(|radio| match radio.paths {
-            RadioPaths::Radio => (&radio.name, 1),
-            RadioPaths::Units => (&radio.name, self.units_of(radio).count()),
+            RadioPaths::Radio => (&radio.name, 1, None),
+            RadioPaths::Units => (&radio.name, self.units_of(radio).count(), radio.slots),
         });
         let mut next = 0;
-        let links = radios.chain(self.access.iter().map(|link| (&link.name, 1)));
+        let links = radios.chain(self.access.iter().map(|link| (&link.name, 1, None)));
         links
-            .map(|(name, count)| {
+            .map(|(name, count, slots)| {
                 next += count;
-                LinkEntry { name, paths: next - count..next }
+                LinkEntry { name, paths: next - count..next, slots }
             })
             .collect()
+    }
+
+    /// Names of the paths without a tunnel that stand only while their RSU has a slot.
+    pub fn slotted_paths(&self) -> BTreeSet<&str> {
+        let paths = self.paths();
+        let links = self.radios.iter().zip(self.links());
+        let slotted = links.filter(|(radio, _)| radio.slots.is_some() && radio.tunnel.is_none());
+        slotted.flat_map(|(_, link)| paths[link.paths].iter().map(|path| path.name).collect::<Vec<_>>()).collect()
+    }
+
+    /// True if RSUs take turns in the slots of a radio.
+    pub fn has_slots(&self) -> bool {
+        self.radios.iter().any(|radio| radio.slots.is_some())
     }
 
     /// The RSUs of a radio, in file order.
@@ -71,18 +87,36 @@ impl Scenario {
         })
     }
 
+    /// The radio whose RSUs are reached through tunnels, if there is one.
+    pub fn tunnelled_radio(&self) -> Option<(&Radio, RadioTunnel)> {
+        self.radios.iter().find_map(|radio| Some((radio, radio.tunnel?)))
+    }
+
+    /// The tunnel of a path to an RSU.
+    pub fn tunnel_of(&self, path: &str) -> Option<RadioTunnel> {
+        self.radio_of(path).and_then(|(radio, _)| radio.tunnel)
+    }
+
     /// Id of the path with this name.
     pub fn path_id(&self, name: &str) -> Option<PathId> {
         self.paths().into_iter().find(|path| path.name == name).map(|path| path.id)
     }
 
     /// Rank of each path in the user's preference, 0 first, in order of path id;
-    /// paths that are not named follow in that order.
+    /// paths that are not named follow in that order. RSUs that take turns in slots all have
+    /// the rank of the most preferred one.
     pub fn ranks(&self) -> Vec<u8> {
         let named = |name: &str| self.service.prefer.iter().position(|other| other == name);
         let after = self.service.prefer.len();
         let paths = self.paths().into_iter();
-        paths.map(|path| named(path.name).unwrap_or(after + usize::from(path.id.0)) as u8).collect()
+        let rank = |path: PathEntry<'_>| named(path.name).unwrap_or(after + usize::from(path.id.0));
+        let mut ranks: Vec<u8> = paths.map(|path| u8::try_from(rank(path)).unwrap_or(u8::MAX)).collect();
+        for link in self.links().into_iter().filter(|link| link.slots.is_some()) {
+            let ranks = &mut ranks[link.paths];
+            let first = ranks.iter().copied().min().unwrap_or_default();
+            ranks.fill(first);
+        }
+        ranks
     }
 
     /// The path that the user prefers; path 0 if none is named.

@@ -5,8 +5,8 @@ use crosslane_core::path::Rat;
 use serde::Serialize;
 
 use super::{
-    AccessLink, Background, Congestion, Expectation, Fleet, Map, Motion, Queue, Radio, RoadsideUnit, Scenario,
-    Scheduler, Service, Traffic, Tunnel, Wire,
+    AccessLink, Background, Congestion, Expectation, Fleet, Map, Motion, Queue, Radio, RadioTunnel, RoadsideUnit,
+    Scenario, Scheduler, Service, Traffic, Tunnel, Wire,
 };
 use crate::traffic::Protocol;
 
@@ -65,6 +65,8 @@ enum LinkKeys<'a> {
         tries: u8,
         queue_packets: u32,
         limit_mbit_s: Option<f64>,
+        tunnel: Option<RadioTunnel>,
+        slots: Option<u8>,
         background_stations: u32,
         background_cam_period_ms: Option<f64>,
         background_shares: &'a [[f64; 3]],
@@ -174,6 +176,8 @@ fn radio<'a>(radio: &'a Radio, name: &'a str) -> PathEntry<'a> {
         tries: radio.tries,
         queue_packets: radio.queue_packets,
         limit_mbit_s: radio.limit_mbit_s,
+        tunnel: radio.tunnel,
+        slots: radio.slots,
         background_stations,
         background_cam_period_ms,
         background_shares,

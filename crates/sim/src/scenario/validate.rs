@@ -5,14 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use crosslane_core::path::Rat;
 
 use super::{
-    Background, Bound, Crossing, Data, Expectation, MAX_PATHS, MAX_UNITS, Motion, RadioPaths, Scenario, ScenarioError,
-    Traffic, tunnel,
+    Background, Bound, Crossing, Data, Expectation, MAX_PATHS, MAX_UNITS, Motion, RadioPaths, RadioTunnel, Scenario,
+    ScenarioError, Traffic, tunnel,
 };
+use crate::addresses;
 use crate::input::link_trace::Trace;
 use crate::input::mobility::Track;
 
 /// Maximum length of a network interface's name on Linux (`IFNAMSIZ` − 1).
 const MAX_NAME: usize = 15;
+
+/// Largest identifier of a VXLAN network (RFC 7348 §5).
+const MAX_VXLAN_NETWORK: u32 = 0x00ff_ffff;
 /// Maximum share of the airtime of background CAMs: above it stations would
 /// send less often (ETSI TS 102 687), which is not modelled.
 const MAX_CHANNEL_LOAD: f64 = 0.95;
@@ -103,14 +107,43 @@ impl Scenario {
             let remedy = "add a `[[radio]]` with a `[[roadside_unit]]`, a `[[cellular]]`, a `[[wifi]]` or a `[[wire]]`";
             return Err(self.lines.error("", "the scenario has no path", remedy));
         };
-        let what = format!("{} paths are more than {MAX_PATHS}", names.len());
+        let what = format!("{} paths are more than {}", names.len(), addresses::MAX_PATHS);
         let remedy = format!("leave some out, for example `{last}`");
-        self.lines.require(names.len() <= MAX_PATHS, "", what, &remedy)?;
+        self.lines.require(names.len() <= addresses::MAX_PATHS, "", what, &remedy)?;
+        self.check_slots(&remedy)?;
         self.check_rats()?;
+        self.check_radio_tunnels()?;
         for (place, name) in self.service.prefer.iter().enumerate() {
             self.known_path(name, &format!("service.prefer.{place}"))?;
         }
         self.traffic.over.as_ref().map_or(Ok(()), |name| self.known_path(name, "traffic.over"))
+    }
+
+    /// Checks that an agent has room for what stands at the same time; `remedy` for paths
+    /// that always stand.
+    fn check_slots(&self, remedy: &str) -> Result<(), ScenarioError> {
+        let links = self.links();
+        let standing: usize = links.iter().filter(|link| link.slots.is_none()).map(|link| link.paths.len()).sum();
+        let what = format!("{standing} paths are more than {MAX_PATHS}");
+        let units = self.radios.iter().any(|radio| radio.paths == RadioPaths::Units);
+        let remedy = if units { format!("{remedy}, or give the radio `slots`") } else { remedy.to_owned() };
+        self.lines.require(standing <= MAX_PATHS, "", what, &remedy)?;
+        let mut left = MAX_PATHS - standing;
+        for (place, radio) in self.radios.iter().enumerate() {
+            let Some(slots) = radio.slots else { continue };
+            let key = format!("radio.{place}.slots");
+            let what = format!("`slots` of radio `{}`, which is one path", radio.name);
+            let remedy = "set `paths = \"units\"`, or leave it out";
+            self.lines.require(radio.paths == RadioPaths::Units, &key, what, remedy)?;
+            let what = format!("{slots} slots of radio `{}`, with {left} left of {MAX_PATHS} paths", radio.name);
+            self.lines.require(usize::from(slots) <= left, &key, what, "choose fewer `slots`, or fewer other paths")?;
+            left -= usize::from(slots);
+            let what =
+                format!("`slots` of radio `{}`, and traffic with deadlines, whose prices are by path", radio.name);
+            let remedy = "leave `slots` out, or choose another kind of traffic";
+            self.lines.require(self.traffic.kind.deadlines().is_none(), &key, what, remedy)?;
+        }
+        Ok(())
     }
 
     /// Checks a name: `[a-z0-9-]+`, at most `max_length` characters.
@@ -121,6 +154,35 @@ impl Scenario {
         let what = format!("the name `{name}` is longer than {max_length} characters");
         let remedy = "choose a shorter one: it names an interface or a folder";
         self.lines.require(name.len() <= max_length, key, what, remedy)
+    }
+
+    /// Checks the tunnels to RSUs: an agent has one `[roadside]`, which is one radio.
+    fn check_radio_tunnels(&self) -> Result<(), ScenarioError> {
+        let mut first = None;
+        for (place, radio) in self.radios.iter().enumerate().filter(|(_, radio)| radio.tunnel.is_some()) {
+            let (key, name) = (format!("radio.{place}.tunnel"), &radio.name);
+            let what = format!("`tunnel` of radio `{name}`, which is one path");
+            let remedy = "set `paths = \"units\"`, or leave it out";
+            self.lines.require(radio.paths == RadioPaths::Units, &key, what, remedy)?;
+            if let Some(first) = first.replace(name) {
+                let what =
+                    format!("radios `{first}` and `{name}` have a `tunnel`, and an agent builds tunnels over one");
+                return Err(self.lines.error(&key, what, "leave it out of one"));
+            }
+            self.check_word(&format!("radio.{place}.name"), name, MAX_NAME)?;
+            let what = format!("the radio `{name}` is an interface, and so is the path `{name}`");
+            self.lines.require(self.path_id(name).is_none(), &format!("radio.{place}.name"), what, "rename one")?;
+            let what = format!("`tunnel` of radio `{name}`, and traffic with deadlines, whose prices are by path");
+            let remedy = "leave `tunnel` out, or choose another kind of traffic";
+            self.lines.require(self.traffic.kind.deadlines().is_none(), &key, what, remedy)?;
+            let wide = self.units_of(radio).find(|unit| unit.station_id > MAX_VXLAN_NETWORK);
+            if let Some(unit) = wide.filter(|_| radio.tunnel == Some(RadioTunnel::Vxlan)) {
+                let what =
+                    format!("the station id {} of `{}` is no VXLAN network (24 bits)", unit.station_id, unit.name);
+                return Err(self.lines.error(&key, what, "choose a `station_id` of at most 16777215"));
+            }
+        }
+        Ok(())
     }
 
     fn check_rats(&self) -> Result<(), ScenarioError> {

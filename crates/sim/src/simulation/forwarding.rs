@@ -29,6 +29,8 @@ impl Simulation {
                 while let Some((path, packet)) = self.next_packet(direction) {
                     match &mut self.tunnel {
                         Some(tunnel) => tunnel.enter(self.now, direction, packet),
+                        // Without a slot the unit has no tunnel: there is no route.
+                        None if !self.path_control.stands(path) => {}
                         None => self.wires.send(self.now, path, direction, LinkPacket::Direct(packet)),
                     }
                 }
@@ -45,7 +47,8 @@ impl Simulation {
         if let Some(segment) = endpoint.poll_segment() {
             return Some((segment.path, Packet::Segment(segment, self.now)));
         }
-        self.traffic.poll_datagram(direction).map(|datagram| (self.first, Packet::Datagram(datagram)))
+        let path = self.path_control.standing(self.first).unwrap_or(self.first);
+        self.traffic.poll_datagram(direction).map(|datagram| (path, Packet::Datagram(datagram)))
     }
 
     /// Forwards the output of the tunnel's endpoints; true if a packet has

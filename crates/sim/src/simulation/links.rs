@@ -8,7 +8,7 @@ use super::packet::{Packet, UDP_HEADER_BYTES};
 use super::tunnel::TunnelPacket;
 use crate::record::metrics::{PacketSums, Recovery};
 use crate::record::rows::{LinkRow, PacketRow};
-use crate::scenario::Scenario;
+use crate::scenario::{RadioTunnel, Scenario};
 use crate::world::World;
 
 #[derive(Clone, Debug)]
@@ -33,6 +33,8 @@ pub(super) struct Wires {
     pub(super) links: Vec<Link>,
     /// The link of each path, and the index of its station.
     places: Vec<(usize, usize)>,
+    /// Bytes of the tunnel around each packet of each path.
+    overheads: Vec<u16>,
     due: Vec<Option<Instant>>,
     /// Packets by slot; the slot of a packet that has left is reused.
     in_flight: Vec<Option<InFlight>>,
@@ -51,9 +53,12 @@ impl Wires {
         let entries = scenario.links().into_iter().enumerate();
         let places: Vec<_> =
             entries.flat_map(|(link, entry)| (0..entry.paths.len()).map(move |at| (link, at))).collect();
+        let overhead = |name| scenario.tunnel_of(name).map_or(0, RadioTunnel::overhead_bytes);
+        let overheads = scenario.paths().iter().map(|path| overhead(path.name)).collect();
         let first_truths = truths.iter().map(LinkRow::from).collect();
         let sums = PacketSums::new(places.len(), Recovery::of(scenario));
-        (Wires { due: vec![None; links.len()], links, places, keep, sums, ..Wires::default() }, first_truths)
+        let due = vec![None; links.len()];
+        (Wires { due, links, places, overheads, keep, sums, ..Wires::default() }, first_truths)
     }
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
@@ -99,7 +104,7 @@ impl Wires {
 
     pub(super) fn send(&mut self, now: Instant, path: PathId, direction: Direction, content: LinkPacket) {
         let Some(&(place, station)) = self.places.get(usize::from(path.0)) else { return };
-        let row = packet_row(now, path, direction, &content);
+        let row = packet_row(now, path, direction, &content, self.overheads[usize::from(path.0)]);
         let in_flight = InFlight { content, row, place: self.rows.len() };
         if self.keep {
             self.rows.push(row);
@@ -155,7 +160,8 @@ impl LinkPacket {
     }
 }
 
-fn packet_row(now: Instant, path: PathId, direction: Direction, content: &LinkPacket) -> PacketRow {
+/// The row of a packet with `overhead` bytes around it.
+fn packet_row(now: Instant, path: PathId, direction: Direction, content: &LinkPacket, overhead: u16) -> PacketRow {
     let ip_bytes = content.ip_bytes();
     // The link cannot see the packets inside the tunnel.
     let segment = match content {
@@ -167,7 +173,7 @@ fn packet_row(now: Instant, path: PathId, direction: Direction, content: &LinkPa
         delivered_ns: None,
         path,
         direction,
-        ip_bytes,
+        ip_bytes: ip_bytes + overhead,
         payload_bytes: segment.map_or(ip_bytes.saturating_sub(UDP_HEADER_BYTES), |segment| segment.payload),
         subflow: segment.map(|segment| segment.subflow),
         // As on the wire: 32 bits.

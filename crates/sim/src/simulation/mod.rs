@@ -17,9 +17,9 @@
 use std::net::SocketAddr;
 
 use crosslane_core::actuator::{Command, Steering};
-use crosslane_core::agent::{Input, Output};
+use crosslane_core::agent::Output;
 use crosslane_core::mptcp::Event;
-use crosslane_core::path::{PathId, Sample, SampleKind, Signal};
+use crosslane_core::path::{PathId, Signal};
 use crosslane_core::time::{Duration, Instant};
 use crosslane_core::tunnel::Liveness;
 
@@ -32,17 +32,20 @@ use crate::traffic::Protocol;
 use crate::transport::{Endpoint, SubflowInfo};
 use crate::world::{CamSent, World, WorldEvent};
 
+mod agent_driver;
 mod airtime;
 mod forwarding;
 mod links;
 mod packet;
 mod path_control;
 mod setup;
+mod slots;
 mod traffic;
 mod tunnel;
 
 use links::Wires;
-use path_control::PathControl;
+use path_control::{Applied, PathControl};
+pub use slots::SlotChange;
 use traffic::Traffic;
 
 /// Period of the agent's subflow queries; the default on a vehicle.
@@ -102,6 +105,8 @@ pub struct Recording {
     pub skipped: u64,
     /// Outputs of the agent.
     pub agent_outputs: Vec<(Instant, Output)>,
+    /// Roadside units that took or left a slot.
+    pub slot_changes: Vec<(Instant, SlotChange)>,
     /// Liveness changes at the tunnel's endpoints, with reasons.
     pub liveness: Vec<(Instant, Side, PathId, Liveness, String)>,
     /// Number of duplicate datagrams; none if the traffic has no datagrams.
@@ -204,7 +209,7 @@ impl Simulation {
             self.tunnel.as_ref().and_then(tunnel::TunnelEndpoints::next_wakeup),
             self.path_control.next_wakeup(),
             self.traffic.next_wakeup(),
-            self.connect_at,
+            self.connect_at.filter(|_| self.path_control.standing(self.first).is_some()),
             self.path_control.queries_subflows().then_some(self.observe_at),
             self.records_subflows().then_some(self.record_at),
         ];
@@ -220,8 +225,11 @@ impl Simulation {
                 endpoint.on_time(now);
             }
         }
-        if self.connect_at.take_if(|at| *at <= now).is_some() {
-            self.vehicle.connect(now, self.first);
+        // Without any path the application waits.
+        if let Some(first) = self.path_control.standing(self.first)
+            && self.connect_at.take_if(|at| *at <= now).is_some()
+        {
+            self.vehicle.connect(now, first);
         }
         let queries = self.observe_at <= now;
         if queries {
@@ -292,7 +300,7 @@ impl Simulation {
         if self.detail.packets {
             self.recording.samples.push(row);
         }
-        self.path_control.handle(self.now, Input::Sample(Sample { path, kind: SampleKind::Signal(signal) }));
+        self.path_control.on_signal(self.now, path, signal);
     }
 
     /// Passes events to the path managers and applies their commands.
@@ -308,12 +316,14 @@ impl Simulation {
             while let Some(event) = self.server.poll_event() {
                 self.recording.kernel_events.push((now, Side::Server, event));
             }
-            while let Some(output) = self.path_control.apply_next(now, &mut self.vehicle) {
-                if let Output::Command(Command::Steer(steering)) = output {
-                    self.steer(&steering);
-                } else {
-                    self.recording.agent_outputs.push((now, output));
-                    self.recording.events += 1;
+            while let Some(applied) = self.path_control.apply_next(now, &mut self.vehicle) {
+                match applied {
+                    Applied::Agent(Output::Command(Command::Steer(steering))) => self.steer(&steering),
+                    Applied::Agent(output) => {
+                        self.recording.agent_outputs.push((now, output));
+                        self.recording.events += 1;
+                    }
+                    Applied::Slot(change) => self.recording.slot_changes.push((now, change)),
                 }
                 idle = false;
             }

@@ -2,52 +2,47 @@
 //! The agent is that of `core`, driven as `crosslane agent` drives it.
 
 use crosslane_core::actuator::{Command, Event as ActuatorEvent};
-use crosslane_core::agent::{Agent, Input, Output};
+use crosslane_core::agent::{Input, Output};
 use crosslane_core::engine::Engine;
 use crosslane_core::mptcp::{Event, Refusal};
-use crosslane_core::path::{PathId, Sample, SampleKind};
+use crosslane_core::path::{PathId, Sample, SampleKind, Signal};
 use crosslane_core::time::Instant;
 
+use super::agent_driver::AgentDriver;
+use super::slots::{SlotChange, Slots};
 use crate::transport::{Endpoint, KernelPathManager};
 
-pub(super) enum PathControl {
+pub(super) struct PathControl {
+    controller: Controller,
+    slots: Slots,
+}
+
+pub(super) enum Controller {
     /// Plain TCP: there are no paths to manage.
     None,
     Kernel(KernelPathManager),
     Agent(AgentDriver),
 }
 
-/// An agent, and its state at the last poll.
-pub(super) struct AgentDriver {
-    agent: Box<Agent>,
-    due: Option<Instant>,
-    queries_subflows: bool,
-}
-
-impl AgentDriver {
-    /// Passes an input to the agent, and schedules a poll now.
-    fn handle(&mut self, now: Instant, input: Input) {
-        self.agent.handle(now, input);
-        self.due = Some(now);
-    }
+/// What was applied to the vehicle.
+pub(super) enum Applied {
+    /// An output of the agent; its paths are those of the scenario.
+    Agent(Output),
+    /// A change of a slot.
+    Slot(SlotChange),
 }
 
 impl PathControl {
-    /// An agent that starts with the interfaces of all paths up.
-    pub(super) fn with_agent(agent: Agent, paths: usize) -> PathControl {
-        let mut driver = AgentDriver { agent: Box::new(agent), due: None, queries_subflows: false };
-        for path in (0..paths).map(|place| PathId(place as u8)) {
-            driver.handle(Instant::ZERO, Input::Sample(Sample { path, kind: SampleKind::Link { up: true } }));
-        }
-        PathControl::Agent(driver)
+    pub(super) fn new(controller: Controller, slots: Slots) -> PathControl {
+        PathControl { controller, slots }
     }
 
     fn driver(&self) -> Option<&AgentDriver> {
-        if let PathControl::Agent(driver) = self { Some(driver) } else { None }
+        if let Controller::Agent(driver) = &self.controller { Some(driver) } else { None }
     }
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        self.driver()?.due
+        self.driver().and_then(|driver| driver.due).into_iter().chain(self.slots.next_wakeup()).min()
     }
 
     /// True if it needs the statistics of subflows.
@@ -55,16 +50,37 @@ impl PathControl {
         self.driver().is_some_and(|driver| driver.queries_subflows)
     }
 
-    /// Passes an input to the agent, if there is one.
+    /// Whether packets can take a path.
+    pub(super) fn stands(&self, path: PathId) -> bool {
+        self.slots.stands(path)
+    }
+
+    /// This path if packets can take it, else the most preferred one that they can take.
+    pub(super) fn standing(&self, path: PathId) -> Option<PathId> {
+        self.slots.standing(path)
+    }
+
+    /// Passes an input that names no path to the agent, if there is one.
     pub(super) fn handle(&mut self, now: Instant, input: Input) {
-        if let PathControl::Agent(driver) = self {
+        if let Controller::Agent(driver) = &mut self.controller {
             driver.handle(now, input);
         }
     }
 
+    /// Processes a signal over a path of the scenario.
+    pub(super) fn on_signal(&mut self, now: Instant, path: PathId, signal: Signal) {
+        let sample = self.slots.on_signal(now, path, signal);
+        let Controller::Agent(driver) = &mut self.controller else { return };
+        match sample {
+            Some(sample) => sample.into_iter().for_each(|sample| driver.handle(now, sample.into())),
+            None => driver.observe(now, path, SampleKind::Signal(signal)),
+        }
+    }
+
     pub(super) fn observe_transport(&mut self, now: Instant, vehicle: &Endpoint) {
+        let Controller::Agent(driver) = &mut self.controller else { return };
         for info in vehicle.subflows() {
-            self.handle(now, Input::Sample(Sample { path: info.path, kind: SampleKind::Transport(info.transport) }));
+            driver.observe(now, info.path, SampleKind::Transport(info.transport));
         }
     }
 
@@ -74,32 +90,66 @@ impl PathControl {
     }
 
     pub(super) fn on_event(&mut self, now: Instant, event: &Event, vehicle: &mut Endpoint) {
-        match self {
-            PathControl::None => {}
-            PathControl::Kernel(manager) => {
+        match &mut self.controller {
+            Controller::None => {}
+            Controller::Kernel(manager) => {
                 for command in manager.on_event(event) {
                     vehicle.command(now, &command);
                 }
             }
-            PathControl::Agent(driver) => driver.handle(now, ActuatorEvent::Mptcp(*event).into()),
+            Controller::Agent(driver) => driver.handle(now, ActuatorEvent::Mptcp(*event).into()),
         }
     }
 
-    /// The agent's next output. A command to the path manager is applied to the
-    /// vehicle's connection.
-    pub(super) fn apply_next(&mut self, now: Instant, vehicle: &mut Endpoint) -> Option<Output> {
-        let PathControl::Agent(driver) = self else { return None };
+    /// Applies the agent's next output, or else the next change of a slot. A command to the
+    /// path manager is applied to the vehicle's connection.
+    pub(super) fn apply_next(&mut self, now: Instant, vehicle: &mut Endpoint) -> Option<Applied> {
+        self.apply_output(now, vehicle)
+            .map(Applied::Agent)
+            .or_else(|| self.change_slot(now, vehicle).map(Applied::Slot))
+    }
+
+    fn apply_output(&mut self, now: Instant, vehicle: &mut Endpoint) -> Option<Output> {
+        let Controller::Agent(driver) = &mut self.controller else { return None };
         driver.due.filter(|due| *due <= now)?;
         let Some(output) = driver.agent.poll(now) else {
             driver.due = driver.agent.next_wakeup();
             driver.queries_subflows = driver.agent.subflows().next().is_some();
             return None;
         };
-        if let Output::Command(Command::Mptcp(_, command)) = &output
-            && !vehicle.command(now, command)
-        {
-            driver.handle(now, ActuatorEvent::Refused(*command, Refusal::Other(0)).into());
+        match &output {
+            Output::Command(Command::Mptcp(_, command)) if !vehicle.command(now, command) => {
+                driver.handle(now, ActuatorEvent::Refused(*command, Refusal::Other(0)).into());
+            }
+            Output::Belief { path, belief, .. } => self.slots.on_belief(now, *path, *belief),
+            _ => {}
         }
-        Some(output)
+        Some(driver.in_scenario(output))
+    }
+
+    fn change_slot(&mut self, now: Instant, vehicle: &mut Endpoint) -> Option<SlotChange> {
+        let change = self.slots.poll(now)?;
+        match &mut self.controller {
+            Controller::None => {}
+            Controller::Kernel(manager) => {
+                let commands = manager.set_endpoint(change.path, change.opened, vehicle.subflows());
+                for command in commands {
+                    vehicle.command(now, &command);
+                }
+            }
+            Controller::Agent(driver) if change.opened => {
+                if let Some(path) = driver.add(now, change.path) {
+                    let first = self.slots.add(&change, path);
+                    let up = Sample { path, kind: SampleKind::Link { up: true } };
+                    [up].into_iter().chain(first).for_each(|sample| driver.handle(now, sample.into()));
+                }
+            }
+            Controller::Agent(driver) => {
+                if let Some(path) = self.slots.remove(&change) {
+                    driver.remove(now, path);
+                }
+            }
+        }
+        Some(change)
     }
 }

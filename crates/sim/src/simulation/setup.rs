@@ -10,8 +10,10 @@ use crosslane_core::path::{PathId, PathSpec};
 use crosslane_core::rng::Rng;
 use crosslane_core::time::Duration;
 
+use super::agent_driver::AgentDriver;
 use super::packet::UDP_HEADER_BYTES;
-use super::path_control::PathControl;
+use super::path_control::{Controller, PathControl};
+use super::slots::Slots;
 use super::tunnel::TunnelEndpoints;
 use crate::addresses::vehicle_address;
 use crate::bounds::oracle::Foresight;
@@ -45,36 +47,41 @@ pub(super) fn settings(scenario: &Scenario, strategy: &Strategy, seed: u64, side
 /// # Errors
 /// Invalid parameters, or a world that cannot be created.
 pub(super) fn path_control(scenario: &Scenario, strategy: &Strategy, seed: u64) -> Result<PathControl, ScenarioError> {
-    let manager = Manager::new(specs(scenario), OVERLAP);
-    control_by(scenario, strategy, seed, vec![Box::new(manager), scheduler(scenario)])
+    let manager = Manager::new(Standing::of(scenario).specs, OVERLAP);
+    let controller = controller(scenario, strategy, seed, vec![Box::new(manager), scheduler(scenario)])?;
+    // A connection over one path needs no slot.
+    let slots = if strategy.keeps_to_one_path() { Slots::default() } else { Slots::new(scenario) };
+    Ok(PathControl::new(controller, slots))
 }
 
-/// The path control of a strategy; if it is an agent, it controls these actuators.
-fn control_by(
+/// What controls the paths; if it is an agent, it controls these actuators.
+fn controller(
     scenario: &Scenario,
     strategy: &Strategy,
     seed: u64,
     actuators: Vec<Box<dyn Actuator>>,
-) -> Result<PathControl, ScenarioError> {
+) -> Result<Controller, ScenarioError> {
+    let Standing { paths, specs, ranks } = Standing::of(scenario);
+    let all = || self::specs(scenario).into_iter().zip(scenario.ranks()).collect();
     match strategy.base {
-        Base::Single => Ok(PathControl::None),
+        Base::Single => Ok(Controller::None),
         Base::Kernel | Base::KernelTuned => {
             let preferred = scenario.preferred_path();
             let is_backup = |path: PathId| scenario.service.mode == Mode::Backup && path != preferred;
-            let paths = scenario.paths().into_iter().map(|path| (path.id, is_backup(path.id)));
-            Ok(PathControl::Kernel(KernelPathManager { endpoints: paths.collect() }))
+            let backups = scenario.paths().into_iter().map(|path| is_backup(path.id)).collect();
+            Ok(Controller::Kernel(KernelPathManager::new(paths, backups)))
         }
         Base::Oracle => {
             let params = parameters(scenario, strategy)?;
             let foresight = Foresight::new(World::new(scenario, seed)?, scenario, params);
-            let agent = foresight.agent(&specs(scenario), &scenario.ranks(), scenario.service.mode, actuators);
-            Ok(PathControl::with_agent(agent, scenario.paths().len()))
+            let agent = foresight.agent(&specs, &ranks, scenario.service.mode, actuators);
+            Ok(Controller::Agent(AgentDriver::new(agent, all(), paths)))
         }
         Base::Tunnel => {
             let TunnelParams { steer, .. } = parameters(scenario, strategy)?;
             let steering =
                 Strategy { name: steer.0.name.into(), base: Base::Agent(steer.0), parameters: toml::Table::new() };
-            control_by(scenario, &steering, seed, vec![scheduler(scenario)])
+            controller(scenario, &steering, seed, vec![scheduler(scenario)])
         }
         Base::Vxlan | Base::WireguardGo => {
             Err(rejected(scenario, strategy, &"the simulator does not have this strategy"))
@@ -82,14 +89,14 @@ fn control_by(
         Base::Agent(entry) => {
             let read = entry.read(base::values(&strategy.parameters));
             let strategy = read.map_err(|fault| rejected(scenario, strategy, &fault))?;
-            let agent = Agent::new(&specs(scenario), &scenario.ranks(), scenario.service.mode, strategy, actuators);
-            Ok(PathControl::with_agent(agent, scenario.paths().len()))
+            let agent = Agent::new(&specs, &ranks, scenario.service.mode, strategy, actuators);
+            Ok(Controller::Agent(AgentDriver::new(agent, all(), paths)))
         }
     }
 }
 
 fn scheduler(scenario: &Scenario) -> Box<dyn Actuator> {
-    Box::new(PacketScheduler::new(scenario.paths().len()))
+    Box::new(PacketScheduler::new(Standing::of(scenario).paths.len()))
 }
 
 /// The tunnel's endpoints, if there is one, and the MTU of the traffic, in bytes.
@@ -100,22 +107,46 @@ pub(super) fn tunnel(
     scenario: &Scenario,
     strategy: &Strategy,
 ) -> Result<(Option<TunnelEndpoints>, u16), ScenarioError> {
-    if !strategy.is_tunnel() {
-        return Ok((None, MTU_BYTES));
-    }
-    let endpoints = TunnelEndpoints::new(scenario, &parameters(scenario, strategy)?);
-    let mtu_bytes = endpoints.mtu_bytes(scenario);
+    let (endpoints, mtu_bytes) = match scenario.tunnelled_radio() {
+        _ if strategy.is_tunnel() => {
+            let endpoints = TunnelEndpoints::new(scenario, &parameters(scenario, strategy)?);
+            let mtu_bytes = endpoints.mtu_bytes(scenario);
+            (Some(endpoints), mtu_bytes)
+        }
+        Some((_, tunnel)) => (None, (scenario.tunnel.mtu as u16).saturating_sub(tunnel.overhead_bytes())),
+        None => return Ok((None, MTU_BYTES)),
+    };
     let max = mtu_bytes.saturating_sub(UDP_HEADER_BYTES);
     let is_udp = scenario.traffic.protocol == crate::traffic::Protocol::Udp;
     if is_udp && scenario.traffic.kind.message_bytes().is_some_and(|bytes| bytes > max.into()) {
         let fault = format!("the simulator does not fragment datagrams, and more than {max} bytes do not fit");
         return Err(rejected(scenario, strategy, &fault));
     }
-    Ok((Some(endpoints), mtu_bytes))
+    Ok((endpoints, mtu_bytes))
 }
 
 fn parameters<P: Field>(scenario: &Scenario, strategy: &Strategy) -> Result<P, ScenarioError> {
     base::read(&strategy.parameters).map_err(|fault| rejected(scenario, strategy, &fault))
+}
+
+/// The paths that stand from the start.
+struct Standing {
+    paths: Vec<PathId>,
+    specs: Vec<PathSpec>,
+    ranks: Vec<u8>,
+}
+
+impl Standing {
+    fn of(scenario: &Scenario) -> Standing {
+        let links = scenario.links().into_iter().filter(|link| link.slots.is_none());
+        let places: Vec<usize> = links.flat_map(|link| link.paths).collect();
+        let (specs, ranks) = (specs(scenario), scenario.ranks());
+        Standing {
+            paths: places.iter().map(|place| PathId(*place as u8)).collect(),
+            specs: places.iter().map(|place| specs[*place].clone()).collect(),
+            ranks: places.iter().map(|place| ranks[*place]).collect(),
+        }
+    }
 }
 
 fn specs(scenario: &Scenario) -> Vec<PathSpec> {

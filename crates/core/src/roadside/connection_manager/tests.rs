@@ -70,6 +70,31 @@ fn of_units_that_carry_nothing_the_weakest_gives_its_slot_to_a_clearly_stronger_
 }
 
 #[test]
+fn a_fading_unit_gives_its_slot_to_a_clearly_stronger_one_only_while_another_is_good() {
+    let mut manager = manager(2, 1..=3);
+    cam(&mut manager, 0, 1, -88.0);
+    cam(&mut manager, 0, 2, -70.0);
+    believe(&mut manager, 1, Belief::Fading);
+    believe(&mut manager, 2, Belief::Fading);
+    assert_eq!(brief(&cam(&mut manager, 10, 3, -60.0)), [], "either may be all that carries data");
+    believe(&mut manager, 2, Belief::Good);
+    assert_eq!(brief(&cam(&mut manager, 20, 3, -60.0)), [(false, 1, 0), (true, 3, 0)]);
+}
+
+#[test]
+fn of_units_that_wait_a_clearly_stronger_one_takes_the_slot_first() {
+    let mut manager = manager(1, 1..=3);
+    cam(&mut manager, 0, 1, -80.0);
+    believe(&mut manager, 1, Belief::Good);
+    cam(&mut manager, 10, 2, -60.0);
+    believe(&mut manager, 1, Belief::Lost);
+    assert_eq!(brief(&cam(&mut manager, 20, 3, -90.0)), [], "station 2 waits");
+    assert_eq!(brief(&cam(&mut manager, 110, 2, -60.0)), [(false, 1, 0), (true, 2, 0)]);
+    believe(&mut manager, 2, Belief::Lost);
+    assert_eq!(brief(&cam(&mut manager, 2000, 3, -90.0)), [(false, 2, 0), (true, 3, 0)]);
+}
+
+#[test]
 fn a_unit_of_a_lost_path_gives_its_slot_to_any_other() {
     let mut manager = manager(2, 1..=3);
     cam(&mut manager, 0, 1, -90.0);
@@ -131,4 +156,72 @@ proptest! {
             prop_assert_eq!(manager.units().filter(|(_, unit)| unit.slot.is_some()).count(), held.len());
         }
     }
+}
+
+/// Any input, with times that pass before it, in ms, and whether the outputs are polled after it.
+fn any_step() -> impl Strategy<Value = (u64, Input, bool)> {
+    let station = prop_oneof![0_u32..14, any::<u32>()];
+    let rssi_dbm = prop_oneof![-100_f32..-40.0, any::<f32>()];
+    let beliefs = [Belief::Unknown, Belief::Good, Belief::Fading, Belief::Lost, Belief::Stalled];
+    let cam = (station.clone(), rssi_dbm, any::<(f64, f64)>()).prop_map(
+        |(station, rssi_dbm, (latitude_deg, longitude_deg))| {
+            Input::Cam(Cam { station, rssi_dbm, position: Some(Position { latitude_deg, longitude_deg }) })
+        },
+    );
+    let named = |id| Station { id, name: format!("rsu{id}") };
+    let directory = prop::collection::vec(0_u32..14, 0..20)
+        .prop_map(move |ids| Input::Directory(ids.into_iter().map(named).collect()));
+    let belief = (station, prop::sample::select(beliefs.to_vec()))
+        .prop_map(|(station, belief)| Input::Belief { station, belief });
+    let wait = prop_oneof![0_u64..500, 0_u64..10_000];
+    (wait, prop_oneof![6 => cam, 1 => directory, 3 => belief], any::<bool>())
+}
+
+proptest! {
+    #[test]
+    fn any_inputs_keep_each_slot_with_one_unit_of_the_directory(
+        slots in 0_u8..20,
+        steps in prop::collection::vec(any_step(), 0..200),
+    ) {
+        let mut manager = manager(slots, 0..8);
+        let mut known: Vec<u32> = (0..8).collect();
+        let (mut now, mut held) = (Instant::ZERO, BTreeMap::new());
+        for (wait, input, is_polled) in steps {
+            now = now + Duration::from_millis(wait);
+            if let Input::Directory(stations) = &input {
+                known = stations.iter().map(|station| station.id).collect();
+            }
+            manager.handle(now, input);
+            if !is_polled {
+                continue;
+            }
+            for output in outputs(&mut manager, now) {
+                match output {
+                    Output::Open { slot, station, reason } => {
+                        prop_assert!(slot < slots.clamp(1, 16) && !reason.text.is_empty());
+                        prop_assert!(!held.values().any(|id| *id == station), "a unit has one slot");
+                        prop_assert_eq!(held.insert(slot, station), None, "a slot is free before it is taken");
+                    }
+                    Output::Close { slot, station, reason } => {
+                        prop_assert!(!reason.text.is_empty());
+                        prop_assert_eq!(held.remove(&slot), Some(station), "what closes has been open");
+                    }
+                }
+            }
+            prop_assert!(held.values().all(|station| known.contains(station)));
+            let shown: BTreeMap<u8, u32> =
+                manager.units().filter_map(|(station, unit)| Some((unit.slot?, station))).collect();
+            prop_assert_eq!(&shown, &held);
+            prop_assert!(manager.next_wakeup().is_none_or(|at| at > now));
+        }
+    }
+}
+
+#[test]
+fn a_directory_beyond_its_limit_is_cut_and_ids_that_repeat_count_once() {
+    let mut manager = manager(16, (0..2 * MAX_UNITS as u32).chain(0..10));
+    for station in 0..2 * MAX_UNITS as u32 {
+        cam(&mut manager, 0, station, -80.0);
+    }
+    assert_eq!(manager.units().count(), MAX_UNITS);
 }

@@ -5,6 +5,9 @@
 const IPV4_UDP_BYTES: u32 = 20 + 8;
 /// IPv6 header without extension headers, and UDP header, in bytes.
 const IPV6_UDP_BYTES: u32 = 40 + 8;
+/// Headers around an IPv4 packet in a VXLAN tunnel over IPv4 (RFC 7348 §5), in bytes: IPv4, UDP,
+/// VXLAN and the inner Ethernet header.
+pub const VXLAN_BYTES: u32 = IPV4_UDP_BYTES + 8 + 14;
 /// Security layer, in bytes: type, session and counter before a GRE packet, the tag after it.
 pub const SECURITY_BYTES: u32 = 12 + 16;
 /// GRE header with key (RFC 2890), in bytes.

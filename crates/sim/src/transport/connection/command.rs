@@ -8,6 +8,7 @@ use crosslane_core::time::Instant;
 
 use super::super::subflow::{Phase, Subflow};
 use super::{Endpoint, MAX_SUBFLOWS, Protocol, SERVER_ADDRESS, vehicle_address};
+use crate::addresses::MAX_PATHS;
 
 impl Endpoint {
     /// Executes a command; false if the kernel would reject it.
@@ -17,7 +18,7 @@ impl Endpoint {
         }
         match *command {
             Command::CreateSubflow { token, local_id, local, backup, .. } => {
-                let path = (0..16).map(PathId).find(|&path| vehicle_address(path) == local);
+                let path = (0..MAX_PATHS as u8).map(PathId).find(|&path| vehicle_address(path) == local);
                 let room = self.subflows.len() < MAX_SUBFLOWS;
                 let Some(path) = path.filter(|_| token == self.token && self.established && room) else {
                     return false;

@@ -1,0 +1,102 @@
+//! Roadside units as paths of an agent: the connection manager, and the path of each unit
+//! that has a slot.
+//!
+//! A driver carries out what [`UnitPaths::poll`] returns: it builds or removes the tunnel,
+//! and adds or removes the path of the agent.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::connection_manager::{Cam, ConnectionManager, Input, Output, Params, Station};
+use crate::assess::Belief;
+use crate::engine::Engine;
+use crate::path::{PathId, Sample, SampleKind, Signal};
+use crate::time::Instant;
+
+/// The units of one radio.
+pub struct UnitPaths {
+    manager: ConnectionManager,
+    paths: BTreeMap<u32, PathId>,
+    /// The last CAM. If it opens a slot, it is also the first sample of the path.
+    last: Option<Signal>,
+}
+
+impl UnitPaths {
+    /// The units of this directory, all out of reach.
+    pub fn new(params: Params, directory: Vec<Station>) -> UnitPaths {
+        let mut manager = ConnectionManager::new(params);
+        manager.handle(Instant::ZERO, Input::Directory(directory));
+        UnitPaths { manager, paths: BTreeMap::new(), last: None }
+    }
+
+    /// Processes a CAM. Returns it as a sample if its sender is a path.
+    pub fn on_signal(&mut self, now: Instant, signal: Signal) -> Option<Sample> {
+        let station = signal.station?;
+        let cam = Cam { station, rssi_dbm: signal.rssi_dbm, position: signal.sender };
+        self.manager.handle(now, Input::Cam(cam));
+        self.last = Some(signal);
+        self.paths.get(&station).map(|path| Sample { path: *path, kind: SampleKind::Signal(signal) })
+    }
+
+    /// Processes what the agent believes of a path, whether it is one of the units or not.
+    pub fn on_belief(&mut self, now: Instant, path: PathId, belief: Belief) {
+        if let Some((&station, _)) = self.paths.iter().find(|(_, known)| **known == path) {
+            self.manager.handle(now, Input::Belief { station, belief });
+        }
+    }
+
+    /// The next decision: a unit takes a slot, or leaves it.
+    pub fn poll(&mut self, now: Instant) -> Option<Output> {
+        self.manager.poll(now)
+    }
+
+    /// When the next decision is due without an input.
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        self.manager.next_wakeup()
+    }
+
+    /// A unit is this path from now on. Returns the sample of the CAM by which it became one.
+    pub fn add(&mut self, station: u32, path: PathId) -> Option<Sample> {
+        self.paths.insert(station, path);
+        let signal = self.last.filter(|signal| signal.station == Some(station))?;
+        Some(Sample { path, kind: SampleKind::Signal(signal) })
+    }
+
+    /// A unit is no path any more. Returns the one that it was.
+    pub fn remove(&mut self, station: u32) -> Option<PathId> {
+        self.paths.remove(&station)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    fn signal(station: u32) -> Signal {
+        Signal { rssi_dbm: -70.0, station: Some(station), ..Signal::default() }
+    }
+
+    #[test]
+    fn the_cam_that_opens_a_slot_is_the_first_sample_of_the_path() {
+        let directory = [7, 8].map(|id| Station { id, name: id.to_string() });
+        let mut units = UnitPaths::new(Params { slots: 1, ..Params::default() }, directory.into());
+        let (now, path) = (Instant::from_millis(5), PathId(3));
+        let sample = |station| Sample { path, kind: SampleKind::Signal(signal(station)) };
+        assert_eq!(units.on_signal(now, signal(7)), None);
+        assert!(matches!(units.poll(now), Some(Output::Open { station: 7, .. })));
+        assert_eq!(units.add(7, path), Some(sample(7)));
+        assert_eq!(units.on_signal(now, signal(7)), Some(sample(7)));
+        // What is believed of the path decides whether another unit takes the slot.
+        units.on_belief(now, path, Belief::Good);
+        units.on_signal(now, signal(8));
+        assert_eq!(units.poll(now), None);
+        units.on_belief(now, PathId(0), Belief::Lost);
+        units.on_signal(now, signal(8));
+        assert_eq!(units.poll(now), None);
+        units.on_belief(now, path, Belief::Lost);
+        units.on_signal(now, signal(8));
+        assert!(matches!(units.poll(now), Some(Output::Close { station: 7, .. })));
+        assert_eq!((units.remove(7), units.remove(7)), (Some(path), None));
+    }
+}

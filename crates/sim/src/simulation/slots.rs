@@ -1,0 +1,123 @@
+//! Roadside units that take turns in the slots of a radio. A unit without a slot has no
+//! tunnel: nothing passes over its path.
+
+use std::ops::Range;
+
+use crosslane_core::assess::{Belief, Reason};
+use crosslane_core::path::{PathId, Sample, Signal};
+use crosslane_core::roadside::connection_manager::{Output, Params, Station};
+use crosslane_core::roadside::unit_paths::UnitPaths;
+use crosslane_core::time::Instant;
+
+use crate::scenario::Scenario;
+
+/// A roadside unit takes a slot, or leaves it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SlotChange {
+    /// Path of the unit.
+    pub path: PathId,
+    /// Station id of the unit.
+    pub station: u32,
+    /// The slot, from 0.
+    pub slot: u8,
+    /// True if it takes the slot.
+    pub opened: bool,
+    /// The reason.
+    pub reason: Reason,
+}
+
+/// The slots of all radios that have some.
+#[derive(Default)]
+pub(super) struct Slots {
+    radios: Vec<RadioSlots>,
+    /// For each path, whether packets can take it.
+    stands: Vec<bool>,
+    ranks: Vec<u8>,
+}
+
+struct RadioSlots {
+    paths: Range<usize>,
+    /// Station id of each path.
+    stations: Vec<u32>,
+    units: UnitPaths,
+}
+
+impl Slots {
+    /// All slots free; paths of radios without slots stand.
+    pub(super) fn new(scenario: &Scenario) -> Slots {
+        let links = scenario.links();
+        let mut stands = Vec::new();
+        for link in &links {
+            stands.extend(link.paths.clone().map(|_| link.slots.is_none()));
+        }
+        let radios = scenario.radios.iter().zip(links).filter_map(|(radio, link)| {
+            let params = Params { slots: link.slots?, ..Params::default() };
+            let units = || scenario.units_of(radio);
+            let directory = units().map(|unit| Station { id: unit.station_id, name: unit.name.clone() });
+            Some(RadioSlots {
+                paths: link.paths,
+                stations: units().map(|unit| unit.station_id).collect(),
+                units: UnitPaths::new(params, directory.collect()),
+            })
+        });
+        Slots { radios: radios.collect(), stands, ranks: scenario.ranks() }
+    }
+
+    /// Whether packets can take a path.
+    pub(super) fn stands(&self, path: PathId) -> bool {
+        self.stands.get(usize::from(path.0)).is_none_or(|stands| *stands)
+    }
+
+    /// This path if it stands, else the most preferred one that does.
+    pub(super) fn standing(&self, path: PathId) -> Option<PathId> {
+        if self.stands(path) {
+            return Some(path);
+        }
+        let standing = self.stands.iter().zip(&self.ranks).zip(0..).filter(|((stands, _), _)| **stands);
+        standing.min_by_key(|((_, rank), _)| **rank).map(|(_, path)| PathId(path))
+    }
+
+    fn of(&mut self, path: PathId) -> Option<&mut RadioSlots> {
+        self.radios.iter_mut().find(|radio| radio.paths.contains(&usize::from(path.0)))
+    }
+
+    /// Processes a signal over a path; `None` if the path is no unit that needs a slot, else
+    /// the sample for the agent, if the unit is a path of it.
+    pub(super) fn on_signal(&mut self, now: Instant, path: PathId, signal: Signal) -> Option<Option<Sample>> {
+        self.of(path).map(|radio| radio.units.on_signal(now, signal))
+    }
+
+    /// Processes what an agent believes of one of its paths.
+    pub(super) fn on_belief(&mut self, now: Instant, path: PathId, belief: Belief) {
+        self.radios.iter_mut().for_each(|radio| radio.units.on_belief(now, path, belief));
+    }
+
+    /// A unit that has taken a slot is this path of the agent; returns the first sample.
+    pub(super) fn add(&mut self, change: &SlotChange, path: PathId) -> Option<Sample> {
+        self.of(change.path)?.units.add(change.station, path)
+    }
+
+    /// A unit is no path of the agent any more.
+    pub(super) fn remove(&mut self, change: &SlotChange) -> Option<PathId> {
+        self.of(change.path)?.units.remove(change.station)
+    }
+
+    /// The next change that is due.
+    pub(super) fn poll(&mut self, now: Instant) -> Option<SlotChange> {
+        let (first, stations, output) = self.radios.iter_mut().find_map(|radio| {
+            let output = radio.units.poll(now)?;
+            Some((radio.paths.start, &radio.stations, output))
+        })?;
+        let (slot, station, reason, opened) = match output {
+            Output::Open { slot, station, reason } => (slot, station, reason, true),
+            Output::Close { slot, station, reason } => (slot, station, reason, false),
+        };
+        let place = first + stations.iter().position(|id| *id == station)?;
+        self.stands[place] = opened;
+        Some(SlotChange { path: PathId(place as u8), station, slot, opened, reason })
+    }
+
+    pub(super) fn next_wakeup(&self) -> Option<Instant> {
+        self.radios.iter().filter_map(|radio| radio.units.next_wakeup()).min()
+    }
+}
