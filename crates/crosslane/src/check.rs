@@ -72,7 +72,11 @@ fn check_configuration(file: &Path, json: bool) -> Result<ExitCode> {
 
 fn what_it_is(config: &Config) -> String {
     let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-    let paths = count(config.paths.len(), "path");
+    let mut paths = count(config.paths.len(), "path");
+    if let Some(roadside) = &config.roadside {
+        let units = count(roadside.get_ref().units.len(), "roadside unit");
+        paths = format!("{paths} and tunnels to {units}");
+    }
     let Some(tunnel) = config.tunnel.as_ref().map(|tunnel| tunnel.get_ref()) else {
         return format!("a vehicle with {paths}");
     };

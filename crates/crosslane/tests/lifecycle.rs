@@ -128,6 +128,25 @@ fn no_signal_leaves_a_process_or_namespace_of_a_drive() {
     }
 }
 
+/// A vehicle, ten roadside units, the gateway and the server.
+#[test]
+fn sigkill_leaves_no_namespace_of_thirteen_parties() {
+    if !can_drive() {
+        return;
+    }
+    let unit = |number: u32| {
+        let x_m = number * 10;
+        format!("[[roadside_unit]]\nname = \"rsu{number}\"\nradio = \"its-g5\"\nposition_m = [{x_m}, 0]\n")
+    };
+    let units: String = (2..=10).map(unit).collect();
+    let scenario = SCENARIO.replacen("rate_mbit_s", "paths = \"units\"\nrate_mbit_s", 1);
+    let scenario = scenario.replacen("[[cellular]]", &(units + "[[cellular]]"), 1);
+    let mut drive = Drive::start(&scenario, "threshold", |_, _| {});
+    drive.until(|drive| !agents(drive).is_empty() && drive.namespaces().len() == 13);
+    drive.signal(Signal::SIGKILL);
+    drop(drive.end());
+}
+
 /// The signal arrives during the third run.
 #[test]
 fn an_interrupted_drive_leaves_the_summary_of_its_complete_runs() {

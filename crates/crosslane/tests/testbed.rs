@@ -1,16 +1,19 @@
 //! Packets over emulated links between real namespaces.
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
+use std::io::IoSliceMut;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::linux::fs::MetadataExt;
 use std::time::Duration;
 use std::{env, fs, io::Read, io::Write, thread};
 
 use crosslane::clock::Clock;
 use crosslane::testbed::emulator::{EmulatedLink, Emulator, PacketSink, packet_channel};
-use crosslane::testbed::{Namespace, PathPlan, SERVER, Testbed, prepare_privileges, vehicle_address};
+use crosslane::testbed::{Namespace, PathPlan, SERVER, Testbed, TestbedPlan, prepare_privileges, vehicle_address};
 use crosslane_core::link::{Bottleneck, Direction, DirectionParams, DropReason, Link, Loss, QueueLimit};
+use nix::sys::socket::sockopt::Ipv4RecvTtl;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt};
 
 /// False, after printing the reason, where namespaces cannot be created.
 fn privileged() -> bool {
@@ -88,6 +91,45 @@ fn a_datagram_arrives_unchanged_after_the_delay_in_both_directions() {
         let took = record.delivered.unwrap().since(record.entered);
         assert!(took >= Duration::from_millis(30));
     }
+}
+
+#[test]
+fn packets_to_and_from_the_address_of_a_unit_pass_that_unit_and_the_gateway() {
+    if !privileged() {
+        return;
+    }
+    let names: Vec<String> = (1..=10).map(|unit| format!("rsu{unit}")).chain(["lte".into()]).collect();
+    let plan = |(metric, name): (usize, &String)| PathPlan { name: name.clone(), metric: metric as u32 };
+    let units = names[..10].iter().cloned().collect();
+    let paths: Vec<PathPlan> = names.iter().enumerate().map(plan).collect();
+    let mut testbed = Testbed::with(&paths, &TestbedPlan { units, ..TestbedPlan::default() }).unwrap();
+    let emulator = emulate(&mut testbed, &params(f64::INFINITY, 1), None);
+    let server = udp(&testbed.server, SERVER);
+    // Each router takes one from the time to live of 64.
+    for (place, hops) in [(0, 2), (9, 2), (10, 0)] {
+        let vehicle = udp(&testbed.vehicle, vehicle_address(place));
+        for (from, to, address) in [(&vehicle, &server, SERVER), (&server, &vehicle, vehicle_address(place))] {
+            setsockopt(to, Ipv4RecvTtl, &true).unwrap();
+            from.send_to(b"hello", (address, 5000)).unwrap();
+            assert_eq!(received_ttl(to), 64 - hops, "path {place}");
+        }
+    }
+    let report = emulator.stop(&testbed).unwrap();
+    let delivered = report.links.iter().map(|link| link.up.delivered + link.down.delivered);
+    assert_eq!(delivered.collect::<Vec<_>>(), [2, 0, 0, 0, 0, 0, 0, 0, 0, 2, 2]);
+    assert_eq!(testbed.device_drops("rsu1").ok(), None, "the device is gone");
+}
+
+/// Receives a datagram; returns its time to live.
+fn received_ttl(socket: &UdpSocket) -> i32 {
+    let (mut bytes, mut space) = ([0; 10], nix::cmsg_space!(i32));
+    let mut parts = [IoSliceMut::new(&mut bytes)];
+    let message = recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::empty()).unwrap();
+    let ttl = message.cmsgs().unwrap().find_map(|control| match control {
+        ControlMessageOwned::Ipv4Ttl(ttl) => Some(ttl),
+        _ => None,
+    });
+    ttl.unwrap()
 }
 
 #[test]
@@ -205,7 +247,7 @@ fn an_invalid_plan_is_reported_in_one_message() {
     }
     let path = |name: &str| PathPlan { name: name.to_owned(), metric: 0 };
     for (paths, expected) in [
-        (vec![], "while planning the testbed's paths: there are 0 paths; give 1 to 16"),
+        (vec![], "while planning the testbed's paths: there are 0 paths; give 1 to 64"),
         (vec![path("a"), path("a")], "while planning the testbed's paths: two paths are named \"a\"; rename one"),
         (
             vec![path("sixteen-letters-")],

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crosslane::clock::Clock;
 use crosslane::testbed::wire::{Shape, WirePlan};
-use crosslane::testbed::{MTU, Namespace, PathPlan, SERVER, Testbed, prepare_privileges, vehicle_address};
+use crosslane::testbed::{Namespace, PathPlan, SERVER, Testbed, TestbedPlan, prepare_privileges, vehicle_address};
 use program::{can_drive, crosslane, not_run};
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ fn wired(rates: &[Option<f64>]) -> Testbed {
     let plan =
         |rate: &Option<f64>| WirePlan { shape: rate.map(|mbit_s| Shape { bit_s: mbit_s * 1e6, queue_ms: 50.0 }) };
     let wires: BTreeMap<String, WirePlan> = names.iter().cloned().zip(rates.iter().map(plan)).collect();
-    Testbed::with_wires(&paths.collect::<Vec<_>>(), &wires, MTU).unwrap()
+    Testbed::with(&paths.collect::<Vec<_>>(), &TestbedPlan { wires, ..TestbedPlan::default() }).unwrap()
 }
 
 /// Rate in Mbit/s of a TCP connection from one namespace to the other.

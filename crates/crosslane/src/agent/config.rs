@@ -19,8 +19,10 @@ use crate::text_file;
 use crate::tunnel::config::TunnelConfig;
 
 mod checks;
+pub mod roadside;
 
 use checks::Complaint;
+use roadside::RoadsideConfig;
 
 /// The contents of the file.
 #[derive(Debug, Deserialize)]
@@ -39,6 +41,8 @@ pub struct Config {
     pub observe: Observe,
     /// The tunnel, if there is one.
     pub tunnel: Option<Spanned<TunnelConfig>>,
+    /// Roadside units to which tunnels are built, if any.
+    pub roadside: Option<Spanned<RoadsideConfig>>,
     /// Where the agent writes what it observes and does.
     #[serde(default)]
     pub log: Log,
@@ -155,6 +159,9 @@ impl Default for Log {
     }
 }
 
+/// The name of all roadside units together in `service.prefer` and `service.cost_per_gb`.
+pub const UNITS: &str = "roadside";
+
 /// Maximum number of paths of an agent.
 const MAX_PATHS: usize = 16;
 
@@ -214,7 +221,8 @@ fn read_checked(text: &str) -> Result<Config, Complaint> {
         None if is_gateway => {}
         None => return Err((0, "there is no [strategy]".into(), "add one, as name = \"threshold\"")),
     }
-    if (config.paths.is_empty() && !is_gateway) || config.paths.len() > MAX_PATHS {
+    let needs_path = !is_gateway && config.roadside.is_none();
+    if (config.paths.is_empty() && needs_path) || config.paths.len() > MAX_PATHS {
         return Err((0, format!("{} paths", config.paths.len()), "give between 1 and 16 [[path]] sections"));
     }
     let mut names = BTreeSet::new();
@@ -228,11 +236,12 @@ fn read_checked(text: &str) -> Result<Config, Complaint> {
             return Err((place, cause, "give `interface` a name of 1 to 15 bytes"));
         }
     }
-    if let Some(unknown) = config.service.prefer.iter().find(|name| !names.contains(name.get_ref())) {
+    let is_name = |name: &String| names.contains(name) || (config.roadside.is_some() && name == UNITS);
+    if let Some(unknown) = config.service.prefer.iter().find(|name| !is_name(name.get_ref())) {
         let cause = format!("`prefer` names {:?}, which is no path", unknown.get_ref());
         return Err((unknown.span().start, cause, "name paths of this file"));
     }
-    for check in [checks::ranges, checks::observe, checks::demands, checks::costs] {
+    for check in [checks::ranges, checks::observe, checks::demands, checks::costs, roadside::check] {
         check(&config)?;
     }
     Ok(config)
@@ -272,15 +281,25 @@ impl Config {
         self.paths.iter().enumerate().map(place).map(|rank| rank as u8).collect()
     }
 
+    /// Rank of the roadside units: their place in the user's preference, or after every path.
+    pub fn unit_rank(&self) -> u8 {
+        let preferred = self.service.prefer.iter().position(|name| name.get_ref() == UNITS);
+        preferred.unwrap_or(self.service.prefer.len() + self.paths.len()) as u8
+    }
+
     /// Price of a byte over each path, or else its rank in the user's preference,
-    /// as in `Scenario::unit_costs`.
+    /// as in `Scenario::unit_costs`; every further path is one to a roadside unit.
     pub fn unit_costs(&self) -> Vec<f64> {
         let costs = &self.service.cost_per_gb;
-        if costs.is_empty() {
-            return self.ranks().into_iter().map(f64::from).collect();
+        let price = |name: &str| costs.get(name).map_or(0.0, |cost| *cost.get_ref()) / 1e9;
+        let (mut unit_costs, of_units): (Vec<f64>, f64) = match costs.is_empty() {
+            true => (self.ranks().into_iter().map(f64::from).collect(), self.unit_rank().into()),
+            false => (self.paths.iter().map(|path| price(&path.get_ref().name)).collect(), price(UNITS)),
+        };
+        if self.roadside.is_some() {
+            unit_costs.resize(MAX_PATHS, of_units);
         }
-        let price = |name: &String| costs.get(name).map_or(0.0, |cost| *cost.get_ref());
-        self.paths.iter().map(|path| price(&path.get_ref().name) / 1e9).collect()
+        unit_costs
     }
 }
 

@@ -30,6 +30,14 @@ impl InterfaceCounters {
         }
     }
 
+    /// Gives a path this interface; an empty name: the path was removed.
+    pub fn assign(&mut self, path: PathId, interface: &str) {
+        let (place, paths) = (usize::from(path.0), self.names.len().max(usize::from(path.0) + 1));
+        self.names.resize(paths, String::new());
+        self.last.resize(paths, Counters::default());
+        (self.names[place], self.last[place]) = (interface.into(), Counters::default());
+    }
+
     /// The present counters of each path whose interface exists; true if over one of them
     /// packets were sent since the last call, and none received.
     pub fn sample(&mut self) -> (Vec<Sample>, bool) {

@@ -20,9 +20,13 @@ pub struct Interfaces {
     present: BTreeMap<u32, Interface>,
 }
 
+/// What a path is to be; a removed one has no name.
+#[derive(Default)]
 struct Wanted {
     name: String,
     address: Option<IpAddr>,
+    /// Its interface is being created: until it is up for the first time, it is not one that went down.
+    is_created: bool,
 }
 
 #[derive(Default)]
@@ -35,14 +39,29 @@ struct Interface {
 impl Interfaces {
     pub fn new(config: &Config) -> Interfaces {
         let paths = config.paths.iter().map(Spanned::get_ref);
-        let wanted = paths.map(|path| Wanted { name: path.interface().into(), address: path.address });
+        let wanted =
+            paths.map(|path| Wanted { name: path.interface().into(), address: path.address, ..Wanted::default() });
         Interfaces { wanted: wanted.collect(), present: BTreeMap::new() }
+    }
+
+    /// Gives a path this interface and address, which no other path has; `None`: the path was removed.
+    pub fn assign(&mut self, path: PathId, to: Option<(&str, IpAddr)>) {
+        let place = usize::from(path.0);
+        if self.wanted.len() <= place {
+            self.wanted.resize_with(place + 1, Wanted::default);
+        }
+        let created =
+            |(name, address): (&str, _)| Wanted { name: name.into(), address: Some(address), is_created: true };
+        let assigned = to.map(created);
+        self.wanted[place] = assigned.unwrap_or_default();
+        self.present.retain(|_, interface| interface.path != Some(path));
     }
 
     /// The engine's inputs for a notice.
     pub fn notice(&mut self, notice: &Notice) -> Vec<Input> {
         let Some(path) = self.update(notice) else { return Vec::new() };
         match notice {
+            Notice::Link(_) if self.wanted[usize::from(path.0)].is_created => Vec::new(),
             Notice::Link(_) => Vec::from([self.address(path), self.link(path)]),
             Notice::Address(_) => Vec::from([self.address(path)]),
         }
@@ -96,6 +115,7 @@ impl Interfaces {
             Notice::Link(link) => {
                 let place = self.wanted.iter().position(|wanted| wanted.name == link.name)?;
                 let path = PathId(place as u8);
+                self.wanted[place].is_created &= !link.up;
                 if link.present {
                     let interface = self.present.entry(link.if_index).or_default();
                     (interface.path, interface.up) = (Some(path), link.up);
@@ -154,7 +174,7 @@ mod tests {
     use crate::netlink::links::{AddressEvent, LinkEvent};
 
     fn interfaces() -> Interfaces {
-        let wanted = ["lte", "wlan"].map(|name| Wanted { name: name.into(), address: None });
+        let wanted = ["lte", "wlan"].map(|name| Wanted { name: name.into(), ..Wanted::default() });
         Interfaces { wanted: wanted.into(), present: BTreeMap::new() }
     }
 
@@ -208,6 +228,16 @@ mod tests {
         assert_eq!(former([10, 0, 0, 1], 1), [], "in use");
         assert_eq!(former([10, 0, 0, 2], 1), [], "of the interface, but not the path's");
         assert_eq!(former([10, 77, 0, 2], 0), [], "of another interface");
+    }
+
+    #[test]
+    fn an_interface_that_is_created_did_not_go_down() {
+        let mut interfaces = interfaces();
+        interfaces.assign(PathId(2), Some(("rsu1", [10, 81, 0, 2].into())));
+        assert_eq!(interfaces.notice(&link(9, "rsu1", false)), []);
+        let link_up = |up| Input::Sample(Sample { path: PathId(2), kind: SampleKind::Link { up } });
+        assert!(interfaces.notice(&link(9, "rsu1", true)).contains(&link_up(true)));
+        assert!(interfaces.notice(&link(9, "rsu1", false)).contains(&link_up(false)));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crosslane_core::agent::Output;
+use crosslane_core::assess::Reason;
+use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::Mode;
 use serde_json::{Value, json};
@@ -73,6 +75,19 @@ impl Journal {
             let line = events::agent_event(at, &output, error, &self.names);
             self.write_limited(&line);
         }
+    }
+
+    /// Names a path that was added; what was buffered belongs to the former one.
+    pub fn name_path(&mut self, path: PathId, name: &str) {
+        self.flush();
+        let place = usize::from(path.0);
+        self.names.resize(self.names.len().max(place + 1), String::new());
+        self.names[place] = name.into();
+    }
+
+    /// Writes that a roadside unit took or gave up a slot, and why.
+    pub fn roadside(&mut self, opened: bool, unit: (&str, u32), slot: u8, reason: &Reason) {
+        self.write_event("roadside", events::slot_fields(opened, unit, slot, reason));
     }
 
     /// Writes a change of a tunnel path's liveness.

@@ -9,7 +9,9 @@ use std::path::Path;
 use nix::unistd::{AccessFlags, Group, User, access, geteuid};
 use toml::Spanned;
 
+use super::config::roadside::TunnelKind;
 use super::config::{Config, PathConfig};
+use super::unit_tunnel;
 use crate::control::listener;
 use crate::error::Error;
 use crate::netlink::links::{self, Notice};
@@ -25,7 +27,12 @@ pub const KERNEL_MANAGES: &str = "net.mptcp.path_manager is `kernel`: connection
 /// A fault of the file that shows only together with other files: the agent does
 /// not start with it.
 pub fn refusal(config: &Config) -> Option<Error> {
-    config.tunnel.as_ref()?.get_ref().keys().err()
+    let tunnel = config.tunnel.as_ref().and_then(|tunnel| tunnel.get_ref().keys().err());
+    tunnel.or_else(|| {
+        let roadside = config.roadside.as_ref()?.get_ref();
+        let unit = roadside.units.iter().map(|unit| roadside.encrypted(unit.get_ref(), 1500));
+        unit.filter(|_| roadside.tunnel == TunnelKind::Crosslane).find_map(|tunnel| tunnel.keys().err())
+    })
 }
 
 /// What is missing at present, a sentence each. The agent works without it, and
@@ -68,6 +75,9 @@ pub fn waits(config: &Config) -> Vec<String> {
         if let Some(address) = &tunnel.listen {
             tries.push(bind("the gateway cannot listen", address.get_ref()));
         }
+    }
+    if let Some(roadside) = &config.roadside {
+        tries.push(unit_tunnel::probe(roadside.get_ref().tunnel).map_err(|cause| cause.to_string()));
     }
     tries.into_iter().filter_map(Result::err).collect()
 }
@@ -117,7 +127,10 @@ fn missing_interfaces(config: &Config) -> Vec<String> {
         };
         Some(format!("path {:?}: {cause}", path.name))
     };
-    config.paths.iter().filter_map(|path| lack(path.get_ref())).collect()
+    let radio = config.roadside.as_ref().map(|roadside| roadside.get_ref().interface.as_str());
+    let radio = radio.filter(|radio| !radio.is_empty() && !interfaces.contains_key(*radio));
+    let radio = radio.map(|radio| format!("[roadside]: there is no interface {radio:?} now"));
+    config.paths.iter().filter_map(|path| lack(path.get_ref())).chain(radio).collect()
 }
 
 /// Why this user could not write events there.

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::netlink::diag::Connection;
 use crate::netlink::links::{self, Notice};
 use crate::netlink::{EventError, PathManager, Stream, path_manager};
-use crate::observe::{self, Observer};
+use crate::observe::{self, Observed, Observer};
 
 mod commands;
 pub mod config;
@@ -34,9 +34,11 @@ pub mod later;
 pub mod machine;
 mod parts;
 pub mod ready;
+mod roadside;
 mod sources;
 mod transport;
 mod tunnel_actuator;
+pub mod unit_tunnel;
 
 use commands::{Mptcp, connection_snapshot};
 use config::Config;
@@ -45,6 +47,7 @@ use interfaces::Interfaces;
 use journal::Journal;
 use later::Missing;
 use parts::CHECK_PERIOD;
+use roadside::Roadside;
 use transport::SubflowPoller;
 use tunnel_actuator::{ActiveTunnel, Resolving};
 
@@ -114,6 +117,7 @@ struct Driver {
     journal: Journal,
     mptcp: Option<Mptcp>,
     tunnel: Option<ActiveTunnel>,
+    roadside: Option<Roadside>,
     notices: Stream<Notice>,
     interfaces: Interfaces,
     observers: Vec<Box<dyn Observer>>,
@@ -139,6 +143,7 @@ impl Driver {
         // Only a gateway has no strategy, and it has no path to use one on.
         let strategy = config.strategy.clone().unwrap_or_else(|| Arc::new(threshold::Params::default()));
         let engine = Agent::new(&specs, &config.ranks(), config.service.mode, strategy, actuators(&config, &specs));
+        let config = Arc::new(config);
         let (present, notices) = links::monitor().map_err(|cause| starting(&cause))?;
         let mut driver = Driver {
             clock,
@@ -146,6 +151,7 @@ impl Driver {
             journal,
             mptcp: Mptcp::open(&config)?,
             tunnel: None,
+            roadside: Roadside::new(&config, clock),
             notices: notices.into_stream().map_err(|cause| starting(&cause))?,
             interfaces: Interfaces::new(&config),
             observers: Vec::new(),
@@ -156,8 +162,9 @@ impl Driver {
             notes_to_stderr,
             counters: InterfaceCounters::open(&config),
             poller: SubflowPoller::new(Duration::from_millis(u64::from(*config.observe.transport_period_ms.get_ref()))),
-            config: Arc::new(config),
+            config,
         };
+        driver.start_roadside();
         driver.set_up_all();
         for notice in present {
             driver.notice(&notice);
@@ -181,7 +188,8 @@ impl Driver {
             }
             let now = self.clock.now();
             let retry = self.missing.next_wakeup().map(|at| at.since(now));
-            let wait = self.engine.next_wakeup().map(|at| at.since(now));
+            let of_units = self.roadside.as_ref().and_then(Roadside::next_wakeup);
+            let wait = self.engine.next_wakeup().into_iter().chain(of_units).min().map(|at| at.since(now));
             let poll = self.poller.next.since(now);
             let count = self.poller.count_at().map(|at| at.since(now));
             let observed = self.tunnel.is_some() || self.engine.subflows().next().is_some();
@@ -199,7 +207,8 @@ impl Driver {
                     Err(error) => self.notice_error(error)?,
                 },
                 observation = observe::next(&mut self.observers) => match observation {
-                    Ok(input) => self.handle(input),
+                    Ok(Observed::Input(input)) => self.handle(input),
+                    Ok(Observed::Station(signal)) => self.on_station(signal),
                     Err(rejected) => self.journal.rejected(&rejected),
                 },
                 () = std::future::ready(()), if is_busy => {}
@@ -225,6 +234,7 @@ impl Driver {
             self.journal.tunnel_totals(&tunnel.status(), tunnel.data_plane.counts());
         }
         self.tunnel.take().into_iter().for_each(|tunnel| tunnel.data_plane.finish());
+        self.roadside.take().into_iter().for_each(Roadside::finish);
         self.journal.finish(self.engine.left_out());
         Ok(())
     }
@@ -337,7 +347,8 @@ impl Driver {
     fn act(&mut self) -> bool {
         for _ in 0..OUTPUTS_IN_A_ROW {
             let Some(output) = self.engine.poll(self.clock.now()) else {
-                if self.mptcp.as_mut().is_some_and(Mptcp::reset_destroyed) {
+                // After the engine's outputs, which may concern the path that a unit takes over.
+                if self.act_on_units() || self.mptcp.as_mut().is_some_and(Mptcp::reset_destroyed) {
                     continue;
                 }
                 self.journal.flush();
@@ -353,8 +364,11 @@ impl Driver {
         let mut error = None;
         match &output {
             Output::Command(Command::Steer(steering)) => {
-                let tunnel = self.tunnel.iter();
-                tunnel.for_each(|tunnel| tunnel.data_plane.set_wanted(&steering.states, &steering.order));
+                // Paths to roadside units follow those of the configuration; the tunnel does not use them.
+                let count = self.config.paths.len();
+                let order = steering.order.iter().copied().filter(|path| usize::from(path.0) < count);
+                let (states, order) = (&steering.states[..count.min(steering.states.len())], order.collect::<Vec<_>>());
+                self.tunnel.iter().for_each(|tunnel| tunnel.data_plane.set_wanted(states, &order));
             }
             Output::Command(Command::Mptcp(_, command)) => {
                 let Some(mptcp) = &mut self.mptcp else { return };
@@ -364,6 +378,10 @@ impl Driver {
                 }
             }
             Output::Admission(admission) => self.control.admit(admission),
+            Output::Belief { path, belief, .. } => {
+                let now = self.clock.now();
+                self.roadside.iter_mut().for_each(|roadside| roadside.believe(now, *path, *belief));
+            }
             _ => {}
         }
         self.journal.output(output, error.as_ref());

@@ -142,6 +142,7 @@ impl Driver {
     /// Checks what changes without an event.
     pub(super) fn periodic_check(&mut self) {
         self.journal.report_suppressed(false);
+        self.check_units();
         if !self.notes_to_stderr || self.mptcp.is_none() || self.config.paths.is_empty() {
             return;
         }
@@ -156,7 +157,7 @@ impl Driver {
         }
     }
 
-    fn note_to_user(&mut self, sentence: &str) {
+    pub(super) fn note_to_user(&mut self, sentence: &str) {
         self.journal.note(sentence);
         if self.notes_to_stderr {
             eprintln!("crosslane: {sentence}");

@@ -24,7 +24,9 @@ pub fn prepare_vehicle(scenario: &Scenario, strategy: &Strategy, addresses: &[Ip
                     .map_err(|cause| Error::failure(format!("setting {setting} to 1"), cause))?;
             }
             let preferred = usize::from(scenario.preferred_path().0);
-            for (place, &address) in addresses.iter().enumerate() {
+            let slotted = scenario.slotted_paths();
+            let paths = scenario.paths().into_iter().zip(addresses).enumerate();
+            for (place, (_, &address)) in paths.filter(|(_, (path, _))| !slotted.contains(path.name)) {
                 let backup = scenario.service.mode == Mode::Backup && place != preferred;
                 let endpoint = Endpoint { backup, ..Endpoint::subflow(address) };
                 socket.add(&endpoint).map_err(Error::reported)?;

@@ -1,6 +1,7 @@
 //! Third-party tunnels in place of ours, over one path: the kernel's VXLAN, and
 //! WireGuard in Go (the program `wireguard-go`).
 
+use crosslane_core::tunnel::wire::overhead::VXLAN_BYTES;
 use crosslane_sim::scenario::{Base, Scenario, Strategy};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -27,8 +28,8 @@ use crate::tunnel::security::{PrivateKey, PublicKey};
 pub const PROGRAM: &str = "wireguard-go";
 /// UDP port of WireGuard at both endpoints.
 const PORT: u16 = 51820;
-/// Header overhead of VXLAN: IPv4, UDP, VXLAN and Ethernet headers.
-const VXLAN_BYTES: u32 = 20 + 8 + 8 + 14;
+/// The network identifier of strategy `vxlan`.
+const VXLAN_NETWORK: u32 = 1;
 /// Header overhead of WireGuard, as in `wg-quick`: 60 bytes, 80 over IPv6.
 const WIREGUARD_BYTES: u32 = 80;
 /// Queue length of an interface, in packets, as that of our tunnel.
@@ -59,7 +60,9 @@ struct Endpoint<'a> {
 /// namespaces](testbed::prepare_privileges); other bases need nothing.
 pub fn probe(base: &str) -> Result<()> {
     match base {
-        "vxlan" => Namespace::new()?.enter(|| Wiring::open()?.add_vxlan(INTERFACE, VEHICLE, SERVER))?,
+        "vxlan" => {
+            Namespace::new()?.enter(|| Wiring::open()?.add_vxlan(INTERFACE, VXLAN_NETWORK, (VEHICLE, SERVER), None))?
+        }
         PROGRAM => program().and_then(|_| Namespace::new()?.enter(hide_sockets)?),
         _ => Ok(()),
     }
@@ -139,7 +142,7 @@ fn program() -> Result<PathBuf> {
 }
 
 fn join_by_vxlan(here: Endpoint, there: Endpoint, mtu: u32) -> Result<()> {
-    Wiring::open()?.add_vxlan(INTERFACE, here.outside, there.outside)?;
+    Wiring::open()?.add_vxlan(INTERFACE, VXLAN_NETWORK, (here.outside, there.outside), None)?;
     bring_up(here, mtu)
 }
 

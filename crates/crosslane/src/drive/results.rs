@@ -80,6 +80,8 @@ fn packet_rows(mut records: Vec<PacketRecord>) -> Vec<PacketRow> {
         delivered_ns: record.delivered.map(|at| at.as_nanos()),
         drop: record.dropped,
         tries: record.tries,
+        // With the headers of a tunnel to a roadside unit.
+        ip_bytes: record.ip_bytes,
         ..tracker.row(record.entered.as_nanos(), PathId(record.link), record.direction, record.head())
     };
     records.iter().map(row).collect()

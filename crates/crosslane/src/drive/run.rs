@@ -18,13 +18,17 @@ use super::monitor::{MonitorRecord, monitor};
 use super::results::{self, Raw};
 use super::traffic::{EndpointConfig, TrafficEndpoints};
 use super::world::EmulatedWorld;
-use super::{Plan, interface_outages, keep, peer_tunnels, tunnel, wire_monitor};
+use super::{Plan, interface_outages, keep, peer_tunnels, tunnel, unit_endpoints, wire_monitor};
+use crate::agent::unit_tunnel::FIRST_METRIC;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::run_folder::agent_file::Reader;
 use crate::summary::Outcome;
 use crate::testbed::wire::{Shape, WirePlan};
-use crate::testbed::{Namespace, PathPlan, SERVER, Testbed, contain, end_with, prepare_privileges, vehicle_address};
+use crate::testbed::{
+    MAX_PATHS, Namespace, PathPlan, RadioPlan, SERVER, Testbed, TestbedPlan, contain, end_with, prepare_privileges,
+    vehicle_address,
+};
 use crate::{netlink, scenario_file};
 
 /// Checks what every run needs (privileges, namespaces, a kernel with MPTCP)
@@ -70,6 +74,9 @@ fn cpu_s() -> f64 {
     (cpu_time(UsageWho::RUSAGE_SELF) + cpu_time(UsageWho::RUSAGE_CHILDREN)).as_secs_f64()
 }
 
+/// Metric above those of the tunnels to roadside units.
+const AFTER_TUNNELS: u32 = FIRST_METRIC + MAX_PATHS as u32;
+
 struct Run {
     plan: Plan,
     scenario: Scenario,
@@ -84,10 +91,20 @@ impl Run {
         let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
         let one_path = strategy.keeps_to_one_path();
         let first = if one_path { scenario.single_path(&strategy) } else { scenario.first_path() };
-        let metric = |place: usize| if place == usize::from(first.0) { 1 } else { 2 + place as u32 };
+        let is_over_radio = |name: &String| scenario.tunnel_of(name).is_some();
+        // The first subflow takes a tunnel to a unit before any path without one.
+        let others = if is_over_radio(&names[usize::from(first.0)]) { AFTER_TUNNELS } else { 2 };
+        let metric = |place: usize| if place == usize::from(first.0) { 1 } else { others + place as u32 };
         let plan_of = |(place, name): (usize, &String)| PathPlan { name: name.clone(), metric: metric(place) };
         let paths: Vec<PathPlan> = names.iter().enumerate().map(plan_of).collect();
-        let testbed = Testbed::with_wires(&paths, &wires(&scenario), scenario.tunnel.mtu)?;
+        let is_unit = |name: &&String| matches!(scenario.radio_of(name), Some((_, Some(_))));
+        let (over_radio, units) = names.iter().filter(is_unit).cloned().partition(is_over_radio);
+        let interface = scenario.tunnelled_radio().map(|(radio, _)| radio.name.clone());
+        let radio = interface.map(|interface| RadioPlan { interface, units: over_radio });
+        let slotted = scenario.slotted_paths().into_iter().filter(|_| Agents::has_any(&strategy));
+        let (down, mtu) = (slotted.map(String::from).collect(), scenario.tunnel.mtu);
+        let plan_of_testbed = TestbedPlan { wires: wires(&scenario), units, radio, down, mtu };
+        let testbed = Testbed::with(&paths, &plan_of_testbed)?;
         let addresses = (0..names.len()).map(|place| vehicle_address(place).into()).collect();
         Ok(Run { plan, scenario, strategy, names, addresses, testbed })
     }
@@ -99,6 +116,9 @@ impl Run {
         let prepare = || prepare_vehicle(&self.scenario, &self.strategy, &self.addresses);
         self.testbed.vehicle.enter(prepare)??;
         self.testbed.server.enter(prepare_server)??;
+        if unit_endpoints::are_used(&self.scenario, &self.strategy) {
+            unit_endpoints::prepare(&self.scenario, &self.testbed)?;
+        }
         let mut agents = Agents::start(&self.scenario, &self.strategy, &self.plan.folder, &self.testbed)?;
         let world = EmulatedWorld::new(&self.scenario, self.plan.entry.seed, &mut self.testbed)?;
         let clock = world.clock;
@@ -121,6 +141,7 @@ impl Run {
         let stop = AtomicBool::new(false);
         let traffic = TrafficEndpoints::new(&self.scenario, self.plan.entry.seed, self.endpoint_config());
         let listener = self.testbed.server.enter(|| traffic.listen())??;
+        let cams = unit_endpoints::are_used(&self.scenario, &self.strategy).then(|| world.receptions());
         std::thread::scope(|scope| {
             let vehicle = scope.spawn(|| self.monitor(Side::Vehicle, clock, &stop));
             let server = scope.spawn(|| self.monitor(Side::Server, clock, &stop));
@@ -128,6 +149,8 @@ impl Run {
             let serving = scope.spawn(|| self.testbed.server.enter(serve)?);
             let driving = scope.spawn(|| self.testbed.vehicle.enter(|| traffic.drive(clock, &stop))?);
             let outages = scope.spawn(|| interface_outages::apply(&self.scenario, &self.testbed, clock, &stop));
+            let follow = |cams| unit_endpoints::apply(&self.scenario, &self.testbed, clock, &cams, &stop);
+            let units = cams.map(|cams| scope.spawn(move || self.testbed.vehicle.enter(|| follow(cams))?));
             let wires = scope.spawn(|| wire_monitor::monitor(&self.testbed, &self.names, clock, &stop));
             let result = world.run(self.scenario.duration_s, should_continue);
             stop.store(true, Ordering::Relaxed);
@@ -136,6 +159,7 @@ impl Run {
             let wire_throughput = joined(wires)?;
             let (mut kernel, server) = (joined(vehicle)?, joined(server)?);
             kernel.events.extend(server.events);
+            kernel.events.extend(units.map(joined).transpose()?.unwrap_or_default());
             let delivered = traffic.delivered(vehicle_traffic, server_traffic);
             if self.plan.keep {
                 keep::wait_for_signal(&self.testbed)?;

@@ -1,6 +1,7 @@
 //! Addresses, keys and configuration sections of the two endpoints of a drive's
 //! tunnel.
 
+use std::collections::BTreeMap;
 use std::fs::DirBuilder;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::DirBuilderExt;
@@ -22,32 +23,45 @@ pub const VEHICLE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 pub const PREFIX: u8 = 24;
 /// Interface of the tunnel on both sides.
 pub const INTERFACE: &str = "crosslane0";
-const PORT: u16 = 4760;
+/// UDP port of the gateway.
+pub const PORT: u16 = 4760;
+/// Endpoints by which keys are named.
+pub const CLIENT: &str = "vehicle";
+pub const GATEWAY: &str = "gateway";
 /// Folder of the keys in the run's folder; removed when the run ends.
 const KEYS: &str = "keys";
 
-/// The keys of both endpoints, in files that only this user can read. They are
+/// The keys of endpoints, in files that only this user can read. They are
 /// removed on drop.
 pub struct Keys {
     folder: PathBuf,
-    vehicle: String,
-    gateway: String,
+    /// The public keys, by endpoint.
+    public: BTreeMap<String, String>,
 }
 
 impl Keys {
-    pub fn make(run: &Path) -> Result<Keys> {
+    /// Makes a key for each endpoint, in the folder of the run.
+    pub fn make(run: &Path, endpoints: &[&str]) -> Result<Keys> {
         let folder = run.join(KEYS);
         // A run that was killed leaves its keys behind.
         let _ = std::fs::remove_dir_all(&folder);
         let created = DirBuilder::new().mode(0o700).create(&folder);
         created.map_err(|cause| Error::failure(format!("making {}", folder.display()), cause))?;
-        let mut keys = Keys { folder, vehicle: String::new(), gateway: String::new() };
-        keys.vehicle = make_key(&keys.file("vehicle"))?;
-        keys.gateway = make_key(&keys.file("gateway"))?;
+        let mut keys = Keys { folder, public: BTreeMap::new() };
+        for endpoint in endpoints {
+            let public = make_key(&keys.file(endpoint))?;
+            keys.public.insert((*endpoint).to_owned(), public);
+        }
         Ok(keys)
     }
 
-    fn file(&self, endpoint: &str) -> PathBuf {
+    /// Public key of an endpoint.
+    pub fn public(&self, endpoint: &str) -> &str {
+        self.public.get(endpoint).map_or("", String::as_str)
+    }
+
+    /// File of the private key of an endpoint.
+    pub fn file(&self, endpoint: &str) -> PathBuf {
         self.folder.join(format!("{endpoint}.key"))
     }
 }
@@ -79,8 +93,8 @@ pub fn vehicle_config(scenario: &Scenario, params: &TunnelParams, keys: Option<&
     table.insert("mode".into(), mode);
     table.insert("encryption".into(), if keys.is_some() { "noise" } else { "none" }.into());
     if let Some(keys) = keys {
-        table.insert("key".into(), keys.file("vehicle").display().to_string().into());
-        table.insert("gateway_key".into(), keys.gateway.as_str().into());
+        table.insert("key".into(), keys.file(CLIENT).display().to_string().into());
+        table.insert("gateway_key".into(), keys.public(GATEWAY).into());
     }
     table
 }
@@ -95,8 +109,8 @@ pub fn gateway_config(scenario: &Scenario, keys: Option<&Keys>) -> Table {
     table.insert("listen".into(), format!("0.0.0.0:{PORT}").into());
     match keys {
         Some(keys) => {
-            table.insert("key".into(), keys.file("gateway").display().to_string().into());
-            vehicle.insert("key".into(), keys.vehicle.as_str().into());
+            table.insert("key".into(), keys.file(GATEWAY).display().to_string().into());
+            vehicle.insert("key".into(), keys.public(CLIENT).into());
         }
         None => drop(table.insert("encryption".into(), "none".into())),
     }
@@ -131,7 +145,9 @@ mod tests {
     }
 
     fn keys() -> Keys {
-        Keys { folder: "/nowhere/keys".into(), vehicle: "VEHICLE".into(), gateway: "GATEWAY".into() }
+        let public = [(CLIENT, "VEHICLE"), (GATEWAY, "PUBLIC")];
+        let public = public.map(|(endpoint, key)| (endpoint.to_owned(), key.to_owned())).into();
+        Keys { folder: "/nowhere/keys".into(), public }
     }
 
     #[test]
@@ -139,7 +155,7 @@ mod tests {
         let (params, keys) = (TunnelParams::default(), keys());
         let vehicle = vehicle_config(&scenario(), &params, Some(&keys));
         assert_eq!(vehicle["key"].as_str(), Some("/nowhere/keys/vehicle.key"));
-        assert_eq!(vehicle["gateway_key"].as_str(), Some("GATEWAY"));
+        assert_eq!(vehicle["gateway_key"].as_str(), Some("PUBLIC"));
         assert_eq!(vehicle["gateway"].as_str(), Some("10.255.0.1:4760"));
         assert_eq!(vehicle["address"][0].as_str(), Some("10.77.0.2/24"));
         assert_eq!((vehicle["mode"].as_str(), vehicle["encryption"].as_str()), (Some("aggregate"), Some("noise")));

@@ -2,9 +2,11 @@
 //! parameters, and the on-board unit sends the CAMs that it receives.
 
 use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use crosslane_core::path::PathId;
+use crosslane_core::roadside::connection_manager::Cam;
 use crosslane_core::time::{Duration, Instant};
 use crosslane_sim::record::rows::{LinkRow, SampleRow, SampleSource};
 use crosslane_sim::scenario::Scenario;
@@ -32,6 +34,8 @@ pub struct EmulatedWorld {
     places: Vec<Option<usize>>,
     unit: OnBoardUnit,
     names: Vec<String>,
+    /// Who else is to know of the CAMs that the vehicle receives.
+    receptions: Option<Sender<Cam>>,
     samples: Vec<SampleRow>,
     links: Vec<LinkRow>,
 }
@@ -79,7 +83,14 @@ impl EmulatedWorld {
         let clock = Clock::start();
         let emulation = if links.is_empty() { None } else { Some(Emulation::start(clock, links)?) };
         let (samples, links) = (Vec::new(), Vec::new());
-        Ok(EmulatedWorld { clock, world, emulation, places, unit, names, samples, links })
+        Ok(EmulatedWorld { clock, world, emulation, places, unit, names, receptions: None, samples, links })
+    }
+
+    /// The CAMs that the vehicle receives from now on.
+    pub fn receptions(&mut self) -> Receiver<Cam> {
+        let (sender, receiver) = channel();
+        self.receptions = Some(sender);
+        receiver
     }
 
     /// Runs for `duration_s` or until `should_continue` returns false, and prints the
@@ -156,6 +167,9 @@ impl EmulatedWorld {
             && self.unit.receive(unix_s(), &frame, rssi_dbm)
         {
             self.record_sample(cam.path, SampleSource::Cam, rssi_dbm, Some(cam.station));
+            let seen = Cam { station: cam.station, rssi_dbm: rssi_dbm as f32, position: Some(cam.position()) };
+            // One that has ended no longer needs them.
+            let _ = self.receptions.as_ref().map(|receptions| receptions.send(seen));
         }
         Ok(())
     }

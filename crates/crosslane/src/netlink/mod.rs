@@ -32,7 +32,7 @@ pub mod udp;
 
 pub use message::{DecodeError, KernelError};
 pub use probe::{PathManager, ProbeError, probe, select_path_manager, selected_path_manager};
-pub use route::{Route, Wiring};
+pub use route::{Route, VXLAN_PORT, Wiring};
 pub(crate) use socket::Channel;
 pub use socket::{CallError, CommandError, OpenError};
 pub use subscription::{EventError, Stream, Subscription};

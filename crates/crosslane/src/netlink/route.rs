@@ -1,8 +1,9 @@
 //! Interfaces, addresses, routes and rules, by netlink.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
 
-use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::address::{AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::route::RouteScope;
@@ -10,14 +11,13 @@ use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use nix::errno::Errno;
-use rtnetlink::{AddressMessageBuilder, LinkUnspec, LinkVxlan, RouteMessageBuilder};
+use rtnetlink::{AddressMessageBuilder, LinkGre, LinkUnspec, LinkVxlan, RouteMessageBuilder};
 
-use super::Channel;
+use super::{CallError, Channel};
 use crate::error::{Error, Result};
 
-/// VXLAN network identifier, and the port of RFC 7348.
-const VXLAN_NETWORK: u32 = 1;
-const VXLAN_PORT: u16 = 4789;
+/// UDP port of VXLAN (RFC 7348 §8.1).
+pub const VXLAN_PORT: u16 = 4789;
 
 /// Configures the network namespace of the thread that opened it.
 pub struct Wiring {
@@ -31,6 +31,8 @@ pub struct Route {
     pub to: Option<Ipv4Addr>,
     /// Interface that sends the packets.
     pub interface: u32,
+    /// Next hop; `None` if the destinations are on the link.
+    pub via: Option<Ipv4Addr>,
     /// Source address of packets whose sender chose none.
     pub source: Option<Ipv4Addr>,
     /// Routing table; `None` for the main one.
@@ -71,6 +73,19 @@ impl Wiring {
         Ok(dropped.unwrap_or(0))
     }
 
+    /// MTU of an interface, in bytes.
+    ///
+    /// # Errors
+    /// There is no such interface.
+    pub fn mtu(&mut self, interface: &str) -> Result<u32> {
+        let message = self.interface(interface)?;
+        let mtu = message.attributes.iter().find_map(|attribute| match attribute {
+            LinkAttribute::Mtu(mtu) => Some(*mtu),
+            _ => None,
+        });
+        Ok(mtu.unwrap_or(1500))
+    }
+
     /// The kernel's description of an interface.
     pub(crate) fn interface(&mut self, name: &str) -> Result<LinkMessage> {
         let attempt = format!("looking up the interface {name}");
@@ -87,23 +102,79 @@ impl Wiring {
         }
     }
 
-    /// Creates a VXLAN interface (RFC 7348) between two addresses, with one
-    /// network (1), the kernel's choice of checksums and no learning of
-    /// stations: the peer is the only one.
+    /// Creates a VXLAN interface (RFC 7348) of this network (24 bits) between two addresses,
+    /// sent over the interface of index `over` if given, with the kernel's choice of checksums and no
+    /// learning of stations: the peer is the only one.
     ///
     /// # Errors
-    /// The kernel has no VXLAN, or the name is taken.
-    pub fn add_vxlan(&mut self, name: &str, local: Ipv4Addr, remote: Ipv4Addr) -> Result<()> {
-        let vxlan = LinkVxlan::new(name, VXLAN_NETWORK).local(local).remote(remote).port(VXLAN_PORT).learning(false);
-        let (message, flags) = (RouteNetlinkMessage::NewLink(vxlan.build()), NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL);
+    /// The kernel has no VXLAN, or the name or the network is taken.
+    pub fn add_vxlan(
+        &mut self,
+        name: &str,
+        network: u32,
+        (local, remote): (Ipv4Addr, Ipv4Addr),
+        over: Option<u32>,
+    ) -> Result<()> {
+        let vxlan = LinkVxlan::new(name, network).local(local).remote(remote).port(VXLAN_PORT).learning(false);
+        let message = match over {
+            Some(over) => vxlan.dev(over).build(),
+            None => vxlan.build(),
+        };
+        self.add_tunnel(name, ("VXLAN", "the kernel needs CONFIG_VXLAN (`modprobe vxlan` may load it)"), message)
+    }
+
+    /// Creates a GRE interface (RFC 2784) between two addresses, sent over the interface of
+    /// index `over`.
+    ///
+    /// # Errors
+    /// The kernel has no GRE, or the name or the pair of addresses is taken.
+    pub fn add_gre(&mut self, name: &str, (local, remote): (Ipv4Addr, Ipv4Addr), over: u32) -> Result<()> {
+        let message = LinkGre::new(name).local(local).remote(remote).dev(over).build();
+        self.add_tunnel(name, ("GRE", "the kernel needs CONFIG_NET_IPGRE (`modprobe ip_gre` may load it)"), message)
+    }
+
+    /// `kind` is the name of the kind, and the remedy if the kernel lacks it.
+    fn add_tunnel(&mut self, name: &str, (kind, remedy): (&str, &str), message: LinkMessage) -> Result<()> {
+        let (message, flags) = (RouteNetlinkMessage::NewLink(message), NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL);
         let result = self.channel.call(message, flags, |_| Ok(()));
-        let attempt = format!("creating the VXLAN interface {name}");
+        let attempt = format!("creating the {kind} interface {name}");
         result.map_err(|cause| match cause.errno() {
-            Some(Errno::EOPNOTSUPP) => {
-                Error::usage(attempt, cause, "the kernel needs CONFIG_VXLAN (`modprobe vxlan` may load it)")
-            }
+            Some(Errno::EOPNOTSUPP) => Error::usage(attempt, cause, remedy),
+            Some(Errno::EEXIST) => Error::usage(attempt, cause, "remove the other interface, or choose another name"),
             _ => Error::failure(attempt, cause),
         })
+    }
+
+    /// Marks an interface (`ifalias`), for [`remove_marked`](Self::remove_marked).
+    ///
+    /// # Errors
+    /// The kernel rejects it.
+    pub fn mark(&mut self, interface: &str, mark: &str) -> Result<()> {
+        let message = LinkUnspec::new_with_name(interface).alias(mark).build();
+        self.change(format!("marking the interface {interface}"), RouteNetlinkMessage::SetLink(message), 0)
+    }
+
+    /// Removes an interface.
+    ///
+    /// # Errors
+    /// The kernel rejects it.
+    pub fn remove_interface(&mut self, index: u32) -> Result<()> {
+        let message = RouteNetlinkMessage::DelLink(LinkUnspec::new_with_index(index).build());
+        self.change(format!("removing the interface of index {index}"), message, 0)
+    }
+
+    /// Removes all interfaces with this mark; returns their names.
+    ///
+    /// # Errors
+    /// The kernel rejects it.
+    pub fn remove_marked(&mut self, mark: &str) -> Result<Vec<String>> {
+        let query = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let found = self.dump("listing the interfaces", query, |message| match message {
+            RouteNetlinkMessage::NewLink(link) => marked_name(&link, mark).map(|name| (link.header.index, name)),
+            _ => None,
+        })?;
+        found.iter().try_for_each(|&(index, _)| self.remove_interface(index))?;
+        Ok(found.into_iter().map(|(_, name)| name).collect())
     }
 
     /// Brings an interface up, with this MTU and send queue length.
@@ -161,6 +232,9 @@ impl Wiring {
         if let Some(to) = route.to {
             builder = builder.destination_prefix(to, 32);
         }
+        if let Some(via) = route.via {
+            builder = builder.gateway(via).scope(RouteScope::Universe);
+        }
         if let Some(source) = route.source {
             builder = builder.pref_source(source);
         }
@@ -179,19 +253,75 @@ impl Wiring {
     /// # Errors
     /// The kernel rejects it.
     pub fn add_rule(&mut self, source: Ipv4Addr, table: u32) -> Result<()> {
-        let mut message = RuleMessage::default();
-        message.header.family = AddressFamily::Inet;
-        message.header.src_len = 32;
-        message.header.action = RuleAction::ToTable;
-        message.attributes = vec![RuleAttribute::Source(source.into()), RuleAttribute::Table(table)];
+        let message = rule_message(source, table);
         let attempt = format!("adding the rule for packets from {source}");
         self.change(attempt, RouteNetlinkMessage::NewRule(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Removes the rules whose table is one of these; returns their number.
+    ///
+    /// # Errors
+    /// The kernel rejects it.
+    pub fn remove_rules(&mut self, tables: RangeInclusive<u32>) -> Result<usize> {
+        let mut query = RuleMessage::default();
+        query.header.family = AddressFamily::Inet;
+        let of_table = |message| match message {
+            RouteNetlinkMessage::NewRule(rule) => {
+                let is_one = |attribute: &RuleAttribute| matches!(attribute, RuleAttribute::Table(table) if tables.contains(table));
+                rule.attributes.iter().any(is_one).then_some(rule)
+            }
+            _ => None,
+        };
+        let found = self.dump("listing the rules", RouteNetlinkMessage::GetRule(query), of_table)?;
+        let count = found.len();
+        for rule in found {
+            self.change("removing a rule".into(), RouteNetlinkMessage::DelRule(rule), 0)?;
+        }
+        Ok(count)
+    }
+
+    /// What `wanted` finds among the kernel's replies; replies that do not decode are skipped.
+    fn dump<T>(
+        &mut self,
+        attempt: &str,
+        query: RouteNetlinkMessage,
+        wanted: impl Fn(RouteNetlinkMessage) -> Option<T>,
+    ) -> Result<Vec<T>> {
+        let mut found = Vec::new();
+        let result: Result<(), CallError> = self.channel.call(query, NLM_F_DUMP, |reply| {
+            let message =
+                NetlinkMessage::<RouteNetlinkMessage>::deserialize(reply.bytes).map(|message| message.payload);
+            if let Ok(NetlinkPayload::InnerMessage(message)) = message {
+                found.extend(wanted(message));
+            }
+            Ok(())
+        });
+        result.map_err(|cause| Error::failure(attempt, cause))?;
+        Ok(found)
     }
 
     fn change(&mut self, attempt: String, message: RouteNetlinkMessage, flags: u16) -> Result<()> {
         let result = self.channel.call(message, NLM_F_ACK | flags, |_| Ok(()));
         result.map_err(|cause| Error::failure(attempt, cause))
     }
+}
+
+/// The name of an interface that has this mark.
+fn marked_name(link: &LinkMessage, mark: &str) -> Option<String> {
+    link.attributes.iter().find(|attribute| matches!(attribute, LinkAttribute::IfAlias(alias) if alias == mark))?;
+    link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::IfName(name) => Some(name.clone()),
+        _ => None,
+    })
+}
+
+fn rule_message(source: Ipv4Addr, table: u32) -> RuleMessage {
+    let mut message = RuleMessage::default();
+    message.header.family = AddressFamily::Inet;
+    message.header.src_len = 32;
+    message.header.action = RuleAction::ToTable;
+    message.attributes = vec![RuleAttribute::Source(source.into()), RuleAttribute::Table(table)];
+    message
 }
 
 fn address_message(interface: u32, address: IpAddr, prefix_len: u8) -> AddressMessage {

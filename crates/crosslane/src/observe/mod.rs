@@ -6,12 +6,27 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use crosslane_core::agent::Input;
+use crosslane_core::path::Signal;
 
 pub mod admission;
 pub mod vanetza;
 
-/// The next input, or why a message yields none; the latter is no failure of the agent.
-pub type Observation = Result<Input, Box<dyn Display>>;
+/// What a source observed.
+pub enum Observed {
+    /// An input of the agent's engine.
+    Input(Input),
+    /// A CAM of a station that no path names: perhaps of a roadside unit.
+    Station(Signal),
+}
+
+impl<T: Into<Input>> From<T> for Observed {
+    fn from(input: T) -> Observed {
+        Observed::Input(input.into())
+    }
+}
+
+/// The next observation, or why a message yields none; the latter is no failure of the agent.
+pub type Observation = Result<Observed, Box<dyn Display>>;
 
 /// A source of observations.
 pub trait Observer {
@@ -53,7 +68,7 @@ mod tests {
         let mut seen = [0; 2];
         for _ in 0..10 {
             match next(&mut sources).await {
-                Ok(Input::Sample(sample)) => seen[usize::from(sample.path.0)] += 1,
+                Ok(Observed::Input(Input::Sample(sample))) => seen[usize::from(sample.path.0)] += 1,
                 other => panic!("{:?}", other.is_ok()),
             }
         }

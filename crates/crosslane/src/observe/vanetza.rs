@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use tokio::net::UdpSocket;
 
 use super::admission::Admission;
-use super::{Observation, Observer};
+use super::{Observation, Observed, Observer};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::netlink::udp::UdpOwners;
@@ -32,16 +32,24 @@ pub struct Vanetza {
     admission: Admission,
     owners: Option<UdpOwners>,
     senders: Senders,
+    /// Whether CAMs of other stations are passed on too.
+    has_units: bool,
     clock: Clock,
     buffer: Vec<u8>,
 }
 
 impl Vanetza {
-    /// Listens on this address; must be called within a runtime.
+    /// Listens on this address; must be called within a runtime. With `has_units`, CAMs of
+    /// stations that no path names are passed on too.
     ///
     /// # Errors
     /// The port is taken, or the address is not local.
-    pub fn open(address: SocketAddr, admission: Admission, senders: Senders, clock: Clock) -> Result<Vanetza> {
+    pub fn open(
+        address: SocketAddr,
+        admission: Admission,
+        (senders, has_units): (Senders, bool),
+        clock: Clock,
+    ) -> Result<Vanetza> {
         let bind = || {
             let socket = std::net::UdpSocket::bind(address)?;
             socket.set_nonblocking(true)?;
@@ -52,7 +60,7 @@ impl Vanetza {
             Error::failure(attempt, cause).with_remedy("set observe.vanetza to a free local address and port")
         })?;
         let (owners, buffer) = (UdpOwners::open().ok(), vec![0; MAX_DATAGRAM]);
-        Ok(Vanetza { socket, admission, owners, senders, clock, buffer })
+        Ok(Vanetza { socket, admission, owners, senders, has_units, clock, buffer })
     }
 
     fn observe(&mut self, length: usize, from: SocketAddr) -> Observation {
@@ -63,8 +71,10 @@ impl Vanetza {
         };
         let admitted = self.admission.admit(self.clock.now(), from, find_owner);
         admitted.map_err(|rejected| Box::new(rejected) as _)?;
-        let sample = read(&self.buffer[..length], &self.senders);
-        sample.map(Into::into).map_err(|rejected| Box::new(rejected) as _)
+        match read(&self.buffer[..length], &self.senders) {
+            Err(Rejected::UnknownStation(signal)) if self.has_units => Ok(Observed::Station(signal)),
+            sample => sample.map(Into::into).map_err(|rejected| Box::new(rejected) as _),
+        }
     }
 }
 
@@ -99,8 +109,8 @@ pub enum Rejected {
     #[error("no usable RSSI")]
     Rssi,
     /// The sender is a vehicle, or an RSU that the configuration does not name.
-    #[error("from station {0}, which no path names")]
-    UnknownStation(u32),
+    #[error("from station {}, which no path names", .0.station.unwrap_or_default())]
+    UnknownStation(Signal),
     /// A path of that name is not configured.
     #[error("about path {0:?}, which is not configured")]
     UnknownPath(String),
@@ -149,8 +159,8 @@ pub fn read(datagram: &[u8], senders: &Senders) -> std::result::Result<Sample, R
     }
     let (in_header, sender) = message.fields.map_or((None, None), |fields| (fields.header, fields.cam));
     let station = message.station_id.or(in_header.and_then(|header| header.station_id)).unwrap_or(0);
-    let path = *senders.stations.get(&station).ok_or(Rejected::UnknownStation(station))?;
     let signal = Signal { rssi_dbm, station: Some(station), sender, ..Signal::default() };
+    let path = *senders.stations.get(&station).ok_or(Rejected::UnknownStation(signal))?;
     Ok(Sample { path, kind: SampleKind::Signal(signal) })
 }
 

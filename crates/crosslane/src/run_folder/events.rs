@@ -10,7 +10,7 @@ use crosslane_core::assess::Reason;
 use crosslane_core::mptcp::{Command, Event, Subflow, Token};
 use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
-use crosslane_sim::simulation::Side;
+use crosslane_sim::simulation::{Side, SlotChange};
 use serde_json::{Map, Value, json};
 
 /// An event of a run.
@@ -20,6 +20,8 @@ pub enum RunEvent {
     Agent(Output),
     /// A line that an agent of the drive wrote.
     Line(Value),
+    /// A roadside unit took or left a slot of the simulated agent.
+    Slot(SlotChange),
     /// An event of a kernel's path manager.
     Kernel(Side, Event),
     /// Events of a kernel were lost, and why.
@@ -34,6 +36,10 @@ impl RunEvent {
     pub fn line(self, at: Instant, names: &[String], addresses: &[IpAddr]) -> Value {
         match self {
             RunEvent::Agent(output) => agent_event(at, &output, None, names),
+            RunEvent::Slot(SlotChange { path, station, slot, opened, reason }) => {
+                let unit = names.get(usize::from(path.0)).map_or("?", String::as_str);
+                line(at, "agent", "roadside", slot_fields(opened, (unit, station), slot, &reason))
+            }
             RunEvent::Line(line) => line,
             RunEvent::Kernel(side, event) => kernel_event(at, side, &event, names, addresses),
             RunEvent::KernelFault(side, reason) => {
@@ -90,6 +96,13 @@ pub fn agent_event(at: Instant, output: &Output, error: Option<&dyn Display>, na
         }
     };
     line(at, "agent", event, fields)
+}
+
+/// The fields of a line about a roadside unit, by name and station id, that took
+/// (`opened`) or left a slot.
+pub fn slot_fields(opened: bool, (unit, station): (&str, u32), slot: u8, reason: &Reason) -> Value {
+    let action = if opened { "open" } else { "close" };
+    with_reason(json!({ "unit": unit, "station": station, "slot": slot, "action": action }), reason)
 }
 
 fn kernel_event(at: Instant, side: Side, event: &Event, names: &[String], addresses: &[IpAddr]) -> Value {

@@ -47,10 +47,12 @@ pub fn execute(
 /// Writes the records; an incomplete folder is removed.
 fn write(folder: &Path, names: &[String], recording: Recording) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(|cause| Error::failure(format!("making {}", folder.display()), cause))?;
-    let Recording { packets, samples, messages, links, tcp_info, agent_outputs, kernel_events, .. } = recording;
+    let Recording { packets, samples, messages, links, tcp_info, agent_outputs, slot_changes, kernel_events, .. } =
+        recording;
+    let slot_changes = slot_changes.into_iter().map(|(at, change)| (at, RunEvent::Slot(change)));
     let agent_events = agent_outputs.into_iter().map(|(at, output)| (at, RunEvent::Agent(output)));
     let kernel_events = kernel_events.into_iter().map(|(at, side, event)| (at, RunEvent::Kernel(side, event)));
-    let events = agent_events.chain(kernel_events).collect();
+    let events = slot_changes.chain(agent_events).chain(kernel_events).collect();
     let throughput = throughput(&packets);
     let records = Records { packets, throughput, samples, messages, links, tcp_info, events };
     run_folder::write(folder, names, records).inspect_err(|_| drop(std::fs::remove_dir_all(folder)))

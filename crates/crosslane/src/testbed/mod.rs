@@ -7,12 +7,15 @@
 //!   lte    10.2.0.2 ── TUN ═ link ═ TUN ── lte       10.255.0.1 on lo
 //! ```
 //!
-//! A path can be a [`wire`] instead, which the kernel shapes.
+//! A path can be a [`wire`] instead, which the kernel shapes. The path of a [roadside
+//! unit](roadside) ends in the unit's namespace, and the server is behind a gateway.
 //!
 //! Packets are sent over the interface that has their source address; packets
 //! without one over the path with the lowest metric.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 pub use crate::netlink::{Route, Wiring};
@@ -23,11 +26,14 @@ mod netns;
 pub mod packet;
 mod privileges;
 pub mod realtime;
+mod roadside;
 pub mod wire;
 
 pub use crosslane_sim::addresses::{SERVER, vehicle_address};
 pub use netns::Namespace;
 pub use privileges::{contain, end_with, prepare_privileges};
+use roadside::{RADIO_PREFIX, Roadside, TO_GATEWAY};
+pub use roadside::{radio_address, unit_address};
 use wire::{Wire, WirePlan};
 
 /// MTU of every emulated link, in bytes of IP.
@@ -36,11 +42,58 @@ pub const MTU: u32 = 1500;
 /// Queue length of a TUN device, in packets: 10 ms at 400,000 packets a second.
 pub const DEVICE_QUEUE_PACKETS: u32 = 4096;
 
-/// Maximum number of paths of a testbed.
-pub const MAX_PATHS: usize = 16;
+/// Maximum number of paths of a testbed: each has a separate routing table and two devices.
+pub const MAX_PATHS: usize = 64;
 
 /// First of the vehicle's routing tables; each path has one.
 const FIRST_TABLE: u32 = 100;
+
+/// What the paths of a testbed consist of, other than emulated links to the server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TestbedPlan {
+    /// Paths that are wires, by name.
+    pub wires: BTreeMap<String, WirePlan>,
+    /// Names of the paths that end at roadside units, with a separate interface at the vehicle.
+    pub units: BTreeSet<String>,
+    /// Names of those that an agent brings up: at the vehicle they have no address and no
+    /// route.
+    pub down: BTreeSet<String>,
+    /// Further units, over one interface of the vehicle.
+    pub radio: Option<RadioPlan>,
+    /// MTU of every link, in bytes of IP.
+    pub mtu: u32,
+}
+
+impl TestbedPlan {
+    fn is_over_radio(&self, name: &str) -> bool {
+        self.radio.as_ref().is_some_and(|radio| radio.units.contains(name))
+    }
+
+    fn is_unit(&self, name: &str) -> bool {
+        self.units.contains(name) || self.is_over_radio(name)
+    }
+
+    fn is_emulated(&self, path: &PathPlan) -> bool {
+        !self.wires.contains_key(&path.name)
+    }
+}
+
+impl Default for TestbedPlan {
+    fn default() -> TestbedPlan {
+        let (units, down) = (BTreeSet::new(), BTreeSet::new());
+        TestbedPlan { wires: BTreeMap::new(), units, down, radio: None, mtu: MTU }
+    }
+}
+
+/// Roadside units over one interface of the vehicle. Their paths stand when tunnels to the units do:
+/// see [`radio_address`] and [`unit_address`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RadioPlan {
+    /// Name of the interface, at the vehicle and at each unit.
+    pub interface: String,
+    /// Names of the paths to the units.
+    pub units: BTreeSet<String>,
+}
 
 /// One path from the vehicle to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,9 +110,11 @@ pub struct PathPlan {
 pub struct PathDevices {
     /// Name of the path.
     pub name: String,
-    /// The vehicle's interface.
-    pub vehicle: Tun,
-    /// The server's interface.
+    /// The vehicle's interface, which the paths over one radio share.
+    pub vehicle: Arc<Tun>,
+    /// Of a path over a shared interface: destination of the packets that take it.
+    pub address: Option<Ipv4Addr>,
+    /// The interface of the server, or of the roadside unit.
     pub server: Tun,
 }
 
@@ -75,6 +130,8 @@ pub struct Testbed {
     pub devices: Vec<PathDevices>,
     /// The wires, in the order of the plan.
     pub wires: Vec<Wire>,
+    roadside: Option<Roadside>,
+    radio: Option<RadioPlan>,
     paths: Vec<PathPlan>,
 }
 
@@ -84,39 +141,69 @@ impl Testbed {
     /// # Errors
     /// The cause; everything created before is removed.
     pub fn new(paths: &[PathPlan]) -> Result<Testbed> {
-        Testbed::with_wires(paths, &BTreeMap::new(), MTU)
+        Testbed::with(paths, &TestbedPlan::default())
     }
 
-    /// As [`new`](Testbed::new), with some paths (by name) as wires and another MTU.
+    /// As [`new`](Testbed::new), with wires, roadside units or another MTU.
     ///
     /// # Errors
     /// The cause; everything created before is removed.
-    pub fn with_wires(paths: &[PathPlan], wires: &BTreeMap<String, WirePlan>, mtu: u32) -> Result<Testbed> {
+    pub fn with(paths: &[PathPlan], plan: &TestbedPlan) -> Result<Testbed> {
         check(paths)?;
         let (vehicle, server) = (Namespace::new()?, Namespace::new()?);
         let quieten = || quieten(&mut Wiring::open()?);
         vehicle.enter(quieten)??;
         server.enter(quieten)??;
-        let created = paths.iter().enumerate().filter_map(|(place, path)| {
-            let plan = *wires.get(&path.name)?;
-            Some(Wire::new(&path.name, plan, mtu, [&vehicle, &server], [vehicle_address(place), SERVER]))
+        let wires = paths.iter().enumerate().filter_map(|(place, path)| {
+            let wire = *plan.wires.get(&path.name)?;
+            Some(Wire::new(&path.name, wire, plan.mtu, [&vehicle, &server], [vehicle_address(place), SERVER]))
         });
-        let created = created.collect::<Result<Vec<_>>>()?;
-        let emulated = |path: &&PathPlan| !wires.contains_key(&path.name);
-        let emulated: Vec<&PathPlan> = paths.iter().filter(emulated).collect();
-        let vehicle_devices = vehicle.enter(|| wire_vehicle(paths, &emulated, mtu))??;
-        let server_devices = server.enter(|| wire_server(paths, &emulated, mtu))??;
-        let devices = vehicle_devices
-            .into_iter()
-            .zip(server_devices)
-            .map(|(vehicle, server)| PathDevices { name: vehicle.name().to_owned(), vehicle, server })
-            .collect();
-        Ok(Testbed { vehicle, server, devices, wires: created, paths: paths.to_vec() })
+        let wires = wires.collect::<Result<_>>()?;
+        let has_units = paths.iter().any(|path| plan.is_unit(&path.name));
+        let roadside = if has_units { Some(Roadside::new(&server, plan.mtu)?) } else { None };
+        let (devices, radio, paths) = (Vec::new(), plan.radio.clone(), paths.to_vec());
+        let mut testbed = Testbed { vehicle, server, devices, wires, roadside, radio, paths };
+        testbed.add_devices(plan)?;
+        Ok(testbed)
+    }
+
+    /// Adds the devices of the emulated paths.
+    fn add_devices(&mut self, plan: &TestbedPlan) -> Result<()> {
+        let near = self.vehicle.enter(|| wire_vehicle(&self.paths, plan))??;
+        let mut far = self.server.enter(|| wire_server(&self.paths, plan))??;
+        let radio = plan.radio.as_ref().map(|radio| radio.interface.as_str());
+        let shared = radio.map(|radio| self.vehicle.enter(|| open_radio(radio, plan.mtu))?).transpose()?.map(Arc::new);
+        if let Some(roadside) = &mut self.roadside {
+            for (place, path) in self.paths.iter().enumerate().filter(|(_, path)| plan.is_unit(&path.name)) {
+                let over = radio.filter(|_| plan.is_over_radio(&path.name));
+                let server = roadside.add(&path.name, over, place, plan.mtu)?;
+                match &shared {
+                    Some(vehicle) if over.is_some() => {
+                        let (name, vehicle, address) = (path.name.clone(), vehicle.clone(), Some(unit_address(place)));
+                        self.devices.push(PathDevices { name, vehicle, address, server });
+                    }
+                    _ => far.push(server),
+                }
+            }
+        }
+        for vehicle in near {
+            let name = vehicle.name().to_owned();
+            if let Some(place) = far.iter().position(|device| device.name() == name) {
+                let (vehicle, server) = (Arc::new(vehicle), far.swap_remove(place));
+                self.devices.push(PathDevices { name, vehicle, address: None, server });
+            }
+        }
+        Ok(())
     }
 
     /// Removes and returns the devices, for an emulator.
     pub fn take_devices(&mut self) -> Vec<PathDevices> {
         std::mem::take(&mut self.devices)
+    }
+
+    /// The namespace of the roadside unit of a path.
+    pub fn unit(&self, path: &str) -> Option<&Namespace> {
+        self.roadside.as_ref()?.unit(path)
     }
 
     /// Sets the vehicle's interface of a path, by its index in the plan, up or
@@ -137,13 +224,19 @@ impl Testbed {
     }
 
     /// Packets that the devices of a path dropped before the emulator could read
-    /// them: up, down. The devices must still exist.
+    /// them: up, down. The devices must still exist. Those of a shared interface count for its
+    /// first path.
     ///
     /// # Errors
     /// The path does not exist.
     pub fn device_drops(&self, path: &str) -> Result<[u64; 2]> {
-        let count = || Wiring::open()?.dropped(path);
-        Ok([self.vehicle.enter(count)??, self.server.enter(count)??])
+        let radio = self.radio.as_ref().filter(|radio| radio.units.contains(path));
+        let interface = radio.map_or(path, |radio| &radio.interface);
+        let count = || Wiring::open()?.dropped(interface);
+        let mut paths = self.paths.iter().map(|other| &other.name);
+        let first = radio.and_then(|radio| paths.find(|name| radio.units.contains(*name)));
+        let up = if first.is_none_or(|first| first == path) { self.vehicle.enter(count)?? } else { 0 };
+        Ok([up, self.unit(path).unwrap_or(&self.server).enter(count)??])
     }
 }
 
@@ -173,21 +266,39 @@ fn quieten(wiring: &mut Wiring) -> Result<()> {
     wiring.bring_up("lo", 65536, 1000)
 }
 
-/// The TUN devices of the emulated paths.
-fn open_devices(wiring: &mut Wiring, paths: &[&PathPlan], mtu: u32) -> Result<Vec<Tun>> {
-    let mut devices = Vec::with_capacity(paths.len());
+/// The TUN devices of the emulated paths, up if the plan does not leave that to an agent.
+fn open_devices<'a>(
+    wiring: &mut Wiring,
+    paths: impl Iterator<Item = &'a PathPlan>,
+    plan: &TestbedPlan,
+) -> Result<Vec<Tun>> {
+    let mut devices = Vec::new();
     for path in paths {
         let tun = Tun::open(&path.name)?;
-        wiring.bring_up(&path.name, mtu, DEVICE_QUEUE_PACKETS)?;
+        if !plan.down.contains(&path.name) {
+            wiring.bring_up(&path.name, plan.mtu, DEVICE_QUEUE_PACKETS)?;
+        }
         devices.push(tun);
     }
     Ok(devices)
 }
 
-fn wire_vehicle(paths: &[PathPlan], emulated: &[&PathPlan], mtu: u32) -> Result<Vec<Tun>> {
+/// The vehicle's interface to all units of a radio.
+fn open_radio(interface: &str, mtu: u32) -> Result<Tun> {
+    let (tun, mut wiring) = (Tun::open(interface)?, Wiring::open()?);
+    wiring.bring_up(interface, mtu, DEVICE_QUEUE_PACKETS)?;
+    let interface = wiring.index(interface)?;
+    wiring.add_address(interface, radio_address(), RADIO_PREFIX)?;
+    Ok(tun)
+}
+
+fn wire_vehicle(paths: &[PathPlan], plan: &TestbedPlan) -> Result<Vec<Tun>> {
     let mut wiring = Wiring::open()?;
-    let devices = open_devices(&mut wiring, emulated, mtu)?;
-    for (place, path) in paths.iter().enumerate() {
+    let separate = |path: &PathPlan| !plan.is_over_radio(&path.name);
+    let emulated = paths.iter().filter(|path| plan.is_emulated(path) && separate(path));
+    let devices = open_devices(&mut wiring, emulated, plan)?;
+    let stands = |path: &PathPlan| separate(path) && !plan.down.contains(&path.name);
+    for (place, path) in paths.iter().enumerate().filter(|(_, path)| stands(path)) {
         let interface = wiring.index(&path.name)?;
         let address = vehicle_address(place);
         wiring.add_address(interface, address, 32)?;
@@ -201,7 +312,7 @@ fn wire_vehicle(paths: &[PathPlan], emulated: &[&PathPlan], mtu: u32) -> Result<
 /// packets with its source address.
 fn add_routes(wiring: &mut Wiring, place: usize, path: &PathPlan) -> Result<()> {
     let (interface, source) = (wiring.index(&path.name)?, Some(vehicle_address(place)));
-    let route = Route { to: None, interface, source, table: None, metric: path.metric };
+    let route = Route { to: None, interface, via: None, source, table: None, metric: path.metric };
     wiring.add_route(route)?;
     wiring.add_route(Route { table: Some(table_of(place)), metric: 0, ..route })
 }
@@ -210,15 +321,16 @@ fn table_of(place: usize) -> u32 {
     FIRST_TABLE + place as u32
 }
 
-fn wire_server(paths: &[PathPlan], emulated: &[&PathPlan], mtu: u32) -> Result<Vec<Tun>> {
+fn wire_server(paths: &[PathPlan], plan: &TestbedPlan) -> Result<Vec<Tun>> {
     let mut wiring = Wiring::open()?;
-    let devices = open_devices(&mut wiring, emulated, mtu)?;
+    let is_direct = |path: &&PathPlan| plan.is_emulated(path) && !plan.is_unit(&path.name);
+    let devices = open_devices(&mut wiring, paths.iter().filter(is_direct), plan)?;
     let loopback = wiring.index("lo")?;
     wiring.add_address(loopback, SERVER, 32)?;
     for (place, path) in paths.iter().enumerate() {
-        let interface = wiring.index(&path.name)?;
-        let to = Some(vehicle_address(place));
-        wiring.add_route(Route { to, interface, source: Some(SERVER), table: None, metric: 0 })?;
+        let over = if plan.is_unit(&path.name) { TO_GATEWAY } else { &path.name };
+        let (interface, to) = (wiring.index(over)?, Some(vehicle_address(place)));
+        wiring.add_route(Route { to, interface, via: None, source: Some(SERVER), table: None, metric: 0 })?;
     }
     Ok(devices)
 }

@@ -33,7 +33,7 @@ const ADDRESS: [u8; 6] = [0x02, 0, 0, 0, 0x77, 0x01];
 /// Bytes of an Ethernet header.
 const ETHERNET_BYTES: u64 = 14;
 /// Queue length of a veth device, in packets.
-const QUEUE_PACKETS: u32 = 1000;
+pub(super) const QUEUE_PACKETS: u32 = 1000;
 /// Lowest timer frequency of a kernel (CONFIG_HZ), in Hz.
 const TIMER_HZ: f64 = 250.0;
 /// Minimum burst, in bytes: ten packets.
@@ -134,7 +134,7 @@ fn configure_router(plan: WirePlan, mtu: u32, addresses: [Ipv4Addr; 2]) -> Resul
     for (interface, address) in INTERFACES.into_iter().zip(addresses) {
         wiring.bring_up(interface, mtu, QUEUE_PACKETS)?;
         let interface = wiring.index(interface)?;
-        wiring.add_route(Route { to: Some(address), interface, source: None, table: None, metric: 0 })?;
+        wiring.add_route(Route { to: Some(address), interface, via: None, source: None, table: None, metric: 0 })?;
         if let Some(shape) = plan.shape {
             links.shape(interface, shape)?;
         }
@@ -143,18 +143,18 @@ fn configure_router(plan: WirePlan, mtu: u32, addresses: [Ipv4Addr; 2]) -> Resul
 }
 
 /// Operations that `Wiring` lacks: veth pairs and queueing disciplines.
-struct Links {
+pub(super) struct Links {
     channel: Channel,
 }
 
 impl Links {
-    fn open() -> Result<Links> {
+    pub(super) fn open() -> Result<Links> {
         let opened = Channel::open(NETLINK_ROUTE);
         opened.map(|channel| Links { channel }).map_err(|cause| Error::failure("opening a netlink socket", cause))
     }
 
     /// Creates a veth pair: `local` here, `peer` in another namespace.
-    fn make_pair(&mut self, local: &str, peer: &str, namespace: &Namespace) -> Result<()> {
+    pub(super) fn make_pair(&mut self, local: &str, peer: &str, namespace: &Namespace) -> Result<()> {
         let peer_link = LinkUnspec::new_with_name(peer)
             .address(ADDRESS.to_vec())
             .arp(false)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crosslane::clock::Clock;
 use crosslane::testbed::emulator::{EmulatedLink, Emulator};
 use crosslane::testbed::wire::{Shape, WirePlan};
-use crosslane::testbed::{PathPlan, Testbed};
+use crosslane::testbed::{PathPlan, Testbed, TestbedPlan};
 use crosslane_core::link::{Bottleneck, DirectionParams, Link, Loss, QueueLimit};
 
 /// Two emulated links of the same rate and one-way delay; traffic without a source address uses the first.
@@ -34,7 +34,7 @@ pub fn two_wires(names: [&str; 2], mbit_s: f64) -> Testbed {
     let plans: Vec<_> = names.into_iter().enumerate().map(plan).collect();
     let wire = WirePlan { shape: Some(Shape { bit_s: mbit_s * 1e6, queue_ms: 50.0 }) };
     let wires = names.into_iter().map(|name| (name.to_owned(), wire)).collect();
-    Testbed::with_wires(&plans, &wires, 1500).unwrap()
+    Testbed::with(&plans, &TestbedPlan { wires, ..TestbedPlan::default() }).unwrap()
 }
 
 /// Enables IPv6 in both namespaces.

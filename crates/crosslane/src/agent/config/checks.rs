@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use toml::Spanned;
 
-use super::Config;
+use super::{Config, UNITS};
 use crate::control::protocol::MAX_NAME_BYTES;
 
 /// Maximum price of 10⁹ bytes, as in scenarios.
@@ -73,11 +73,12 @@ pub(super) fn demands(config: &Config) -> Result<(), Complaint> {
 /// Either every path has a price or none, and a preferred path costs no more than the next.
 pub(super) fn costs(config: &Config) -> Result<(), Complaint> {
     let service = &config.service;
-    let names: Vec<&String> = config.paths.iter().map(|path| &path.get_ref().name).collect();
+    let units = config.roadside.iter().map(|_| UNITS);
+    let names: Vec<&str> = config.paths.iter().map(|path| path.get_ref().name.as_str()).chain(units).collect();
     let Some((_, first)) = service.cost_per_gb.iter().next() else { return Ok(()) };
     for (name, cost) in &service.cost_per_gb {
         let (place, cost) = (cost.span().start, cost.get_ref());
-        if !names.contains(&name) {
+        if !names.contains(&name.as_str()) {
             return Err((place, format!("`cost_per_gb` names {name:?}, which is no path"), "name paths of this file"));
         }
         if !(0.0..=MAX_COST_PER_GB).contains(cost) {

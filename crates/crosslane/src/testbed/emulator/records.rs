@@ -6,6 +6,10 @@ use std::thread;
 
 use crosslane_core::link::{Direction, DropReason};
 use crosslane_core::time::{Duration, Instant};
+use crosslane_core::tunnel::wire::overhead::VXLAN_BYTES;
+use etherparse::{EtherType, IpNumber};
+
+use crate::netlink::VXLAN_PORT;
 
 /// Recorded bytes of each packet: IPv4 and TCP headers with all options have
 /// 120 at most.
@@ -38,23 +42,41 @@ pub struct PacketRecord {
     pub tries: u8,
     /// Its size, in bytes of IP.
     pub ip_bytes: u16,
+    head_bytes: u8,
     head: [u8; HEAD_BYTES],
 }
 
 impl PacketRecord {
-    /// The packet's first bytes, 128 at most.
+    /// The first bytes, 128 at most, of the packet or of the one inside its VXLAN tunnel.
     pub fn head(&self) -> &[u8] {
-        &self.head[..usize::from(self.ip_bytes).min(HEAD_BYTES)]
+        &self.head[..usize::from(self.head_bytes)]
     }
 
-    /// The record of `packet`, without its delivery or drop.
-    pub(super) fn of(packet: &[u8], entered: Instant, link: u8, direction: Direction) -> PacketRecord {
+    /// The record of `packet`, without its delivery or drop; `is_tunnelled` if it may be one of
+    /// a VXLAN tunnel. The link is followed by the direction.
+    pub(super) fn of(
+        packet: &[u8],
+        is_tunnelled: bool,
+        entered: Instant,
+        (link, direction): (u8, Direction),
+    ) -> PacketRecord {
         let mut head = [0; HEAD_BYTES];
-        let len = packet.len().min(HEAD_BYTES);
-        head[..len].copy_from_slice(&packet[..len]);
-        let ip_bytes = u16::try_from(packet.len()).unwrap_or(u16::MAX);
-        PacketRecord { entered, delivered: None, dropped: None, link, direction, tries: 0, ip_bytes, head }
+        let recorded = inside_vxlan(packet).filter(|_| is_tunnelled).unwrap_or(packet);
+        let len = recorded.len().min(HEAD_BYTES);
+        head[..len].copy_from_slice(&recorded[..len]);
+        let (ip_bytes, head_bytes) = (u16::try_from(packet.len()).unwrap_or(u16::MAX), len as u8);
+        PacketRecord { entered, delivered: None, dropped: None, link, direction, tries: 0, ip_bytes, head_bytes, head }
     }
+}
+
+/// The IPv4 packet inside one of a VXLAN tunnel (RFC 7348 §5) over IPv4.
+fn inside_vxlan(packet: &[u8]) -> Option<&[u8]> {
+    const TO_PORT: [u8; 2] = VXLAN_PORT.to_be_bytes();
+    let is_vxlan = packet.first() == Some(&0x45)
+        && packet.get(9) == Some(&IpNumber::UDP.0)
+        && packet.get(22..24) == Some(&TO_PORT)
+        && packet.get(48..50) == Some(&EtherType::IPV4.0.to_be_bytes());
+    packet.get(VXLAN_BYTES as usize..).filter(|_| is_vxlan)
 }
 
 /// The emulator's side of the channel.
@@ -150,7 +172,7 @@ mod tests {
     use super::*;
 
     fn record() -> PacketRecord {
-        PacketRecord::of(&[7; 1500], Instant::ZERO, 0, Direction::Up)
+        PacketRecord::of(&[7; 1500], true, Instant::ZERO, (0, Direction::Up))
     }
 
     #[test]
@@ -166,6 +188,21 @@ mod tests {
         assert_eq!(sink.finish(), 10);
         while source.receive(|_| received += 1).is_some() {}
         assert_eq!(received, capacity + 1);
+    }
+
+    #[test]
+    fn the_record_of_a_packet_in_a_vxlan_tunnel_has_the_head_of_the_inner_packet() {
+        let mut packet = [0; 200];
+        (packet[0], packet[9], packet[48], packet[50]) = (0x45, 17, 8, 0x46);
+        packet[22..24].copy_from_slice(&4789_u16.to_be_bytes());
+        let first = |packet: &[u8], is_tunnelled| {
+            let record = PacketRecord::of(packet, is_tunnelled, Instant::ZERO, (0, Direction::Up));
+            (record.head()[0], record.head().len(), record.ip_bytes)
+        };
+        assert_eq!(first(&packet, true), (0x46, 128, 200));
+        assert_eq!(first(&packet, false), (0x45, 128, 200));
+        packet[48..50].copy_from_slice(&0x0806_u16.to_be_bytes());
+        assert_eq!(first(&packet, true), (0x45, 128, 200), "an ARP request");
     }
 
     #[test]

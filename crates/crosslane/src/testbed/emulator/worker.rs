@@ -1,11 +1,13 @@
 //! The emulator's thread.
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use crosslane_core::link::{Direction, DropReason, Exit, Hop, Link, PacketId};
 use crosslane_core::time::{Duration, Instant};
+use etherparse::Ipv4HeaderSlice;
 use hdrhistogram::Histogram;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
@@ -74,8 +76,10 @@ pub(super) struct Worker {
 #[derive(Debug)]
 struct Carried {
     name: String,
-    /// Source device of each direction.
-    devices: [Tun; 2],
+    /// Source device of each direction; paths over one radio share that of the vehicle.
+    devices: [Arc<Tun>; 2],
+    /// Of a path over a shared device: destination of the packets that take it.
+    address: Option<Ipv4Addr>,
     /// Index of the link, and of the station on it.
     link: usize,
     station: usize,
@@ -138,14 +142,19 @@ impl Worker {
             let place = models.len();
             models.push((link, paths.len()));
             paths.extend(devices.into_iter().enumerate().map(|(station, devices)| {
-                let PathDevices { name, vehicle, server } = devices;
-                Carried { name, devices: [vehicle, server], link: place, station, counters: [Counters::default(); 2] }
+                let PathDevices { name, vehicle, address, server } = devices;
+                let (devices, counters) = ([vehicle, Arc::new(server)], [Counters::default(); 2]);
+                Carried { name, devices, address, link: place, station, counters }
             }));
         }
         for (place, carried) in paths.iter().enumerate() {
-            for direction in Direction::BOTH {
+            let is_first = |direction| {
+                let device = &carried.devices[direction as usize];
+                !paths[..place].iter().any(|other: &Carried| Arc::ptr_eq(&other.devices[direction as usize], device))
+            };
+            for direction in Direction::BOTH.into_iter().filter(|direction| is_first(*direction)) {
                 let token = (place * 2 + direction as usize) as u64;
-                epoll.add(&carried.devices[direction as usize], EpollEvent::new(EpollFlags::EPOLLIN, token))?;
+                epoll.add(&*carried.devices[direction as usize], EpollEvent::new(EpollFlags::EPOLLIN, token))?;
             }
         }
         Ok(Worker {
@@ -280,7 +289,10 @@ impl Worker {
                         now = slept.max(now - self.wakeup_latency.0);
                     }
                     buffer.fill(len, now);
-                    self.enter(now, place, direction, packet);
+                    match self.path_of(place, direction, packet) {
+                        Some(place) => self.enter(now, place, direction, packet),
+                        None => self.pool.free_buffer(packet),
+                    }
                 }
                 Err(cause) => {
                     self.pool.free_buffer(packet);
@@ -292,6 +304,17 @@ impl Worker {
             }
         }
         Ok(BATCH)
+    }
+
+    /// The path of a packet from this path's device: over a shared device, that of the packet's
+    /// destination. `None`: no station has this address.
+    fn path_of(&self, place: usize, direction: Direction, packet: PacketId) -> Option<usize> {
+        let carried = &self.paths[place];
+        if direction == Direction::Down || carried.address.is_none() {
+            return Some(place);
+        }
+        let to = Ipv4HeaderSlice::from_slice(self.pool.get(packet).packet()).ok()?.destination_addr();
+        self.paths.iter().position(|other| other.link == carried.link && other.address == Some(to))
     }
 
     fn enter(&mut self, now: Instant, place: usize, direction: Direction, packet: PacketId) {
@@ -359,7 +382,8 @@ impl Worker {
     ) {
         if let Some(sink) = &mut self.sink {
             let buffer = self.pool.get(packet);
-            let mut record = PacketRecord::of(buffer.packet(), buffer.entered, place as u8, direction);
+            let is_tunnelled = self.paths[place].address.is_some();
+            let mut record = PacketRecord::of(buffer.packet(), is_tunnelled, buffer.entered, (place as u8, direction));
             complete(&mut record);
             sink.add(now, record);
         }

@@ -1,0 +1,352 @@
+//! The section `[roadside]`: units to which tunnels over one radio are built.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use crosslane_core::tunnel::{Encryption, Mode};
+use ipnet::{IpNet, Ipv4Net};
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::checks::Complaint;
+use super::{Config, MAX_PATHS, UNITS};
+use crate::tun::check_name;
+use crate::tunnel::config::{Prefix, TunnelConfig};
+
+/// Maximum number of units.
+const MAX_UNITS: usize = 1000;
+/// Lengths of a prefix with an address for the unit and one for the vehicle.
+const PREFIX_LENGTHS: RangeInclusive<u8> = 1..=30;
+/// MTUs of `[tunnel]`.
+const TUNNEL_MTUS: (u32, u32) = (576, 9216);
+
+/// The section.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RoadsideConfig {
+    /// Interface of the radio (at most 15 bytes); not used with `tunnel = "none"`.
+    #[serde(default)]
+    pub interface: String,
+    /// How packets to the units are carried.
+    pub tunnel: TunnelKind,
+    /// Maximum number of units with a tunnel at the same time (1 to 16, with the paths).
+    #[serde(default = "slots")]
+    pub slots: Spanned<u8>,
+    /// File of our private key, for `tunnel = "crosslane"`.
+    pub key: Option<Spanned<PathBuf>>,
+    /// The units.
+    #[serde(default, rename = "unit")]
+    pub units: Vec<Spanned<UnitConfig>>,
+}
+
+/// Kind of the tunnels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TunnelKind {
+    /// The kernel's VXLAN (RFC 7348), without protection.
+    Vxlan,
+    /// The kernel's GRE (RFC 2784), without protection.
+    Gre,
+    /// The encrypted tunnel of `[tunnel]`.
+    Crosslane,
+    /// None: the system has an interface with the name of each unit. The agent brings it
+    /// up with its address while the unit has a slot.
+    None,
+}
+
+impl TunnelKind {
+    /// True for the kernel's tunnels, which neither encrypt nor authenticate.
+    pub fn is_of_kernel(self) -> bool {
+        matches!(self, TunnelKind::Vxlan | TunnelKind::Gre)
+    }
+}
+
+/// A unit.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UnitConfig {
+    /// Its C-ITS station id.
+    pub station: u32,
+    /// Name of its path and of the interface of its tunnel (1 to 15 bytes).
+    pub name: String,
+    /// Its address on the air; not used with `tunnel = "none"`.
+    #[serde(default = "unspecified")]
+    pub address: Ipv4Addr,
+    /// UDP port of its encrypted tunnel.
+    #[serde(default = "port")]
+    pub port: u16,
+    /// The vehicle's address in the tunnel, with the prefix of the unit. The first
+    /// address of the prefix is the unit's.
+    pub inner: Spanned<Prefix>,
+    /// Its public key, for `tunnel = "crosslane"`.
+    pub key: Option<Spanned<String>>,
+}
+
+fn slots() -> Spanned<u8> {
+    Spanned::new(0..0, 4)
+}
+
+fn unspecified() -> Ipv4Addr {
+    Ipv4Addr::UNSPECIFIED
+}
+
+fn port() -> u16 {
+    4760
+}
+
+impl UnitConfig {
+    /// The vehicle's address in the tunnel with its prefix; checked to be IPv4.
+    pub fn net(&self) -> Option<Ipv4Net> {
+        match self.inner.get_ref().0 {
+            IpNet::V4(net) => Some(net),
+            IpNet::V6(_) => None,
+        }
+    }
+
+    /// The VXLAN network: the low 24 bits of the station id.
+    pub fn network(&self) -> u32 {
+        self.station & 0x00ff_ffff
+    }
+}
+
+impl RoadsideConfig {
+    /// The encrypted tunnel to a unit, over a radio of this MTU.
+    pub fn encrypted(&self, unit: &UnitConfig, mtu: u32) -> TunnelConfig {
+        TunnelConfig {
+            interface: unit.name.clone(),
+            address: vec![unit.inner.clone()],
+            key: self.key.clone(),
+            gateway: Some(Spanned::new(0..0, format!("{}:{}", unit.address, unit.port))),
+            found_gateway: OnceLock::new(),
+            gateway_key: unit.key.clone(),
+            listen: None,
+            mode: Mode::default(),
+            encryption: Encryption::default(),
+            rfc8086_only: false,
+            mtu: Spanned::new(0..0, mtu.clamp(TUNNEL_MTUS.0, TUNNEL_MTUS.1)),
+            vehicles: Vec::new(),
+        }
+    }
+
+    /// The unit with this station id.
+    pub fn unit(&self, station: u32) -> Option<&UnitConfig> {
+        self.units.iter().map(Spanned::get_ref).find(|unit| unit.station == station)
+    }
+}
+
+/// What does not depend on the machine.
+pub(super) fn check(config: &Config) -> Result<(), Complaint> {
+    let Some(section) = &config.roadside else { return Ok(()) };
+    let (place, roadside) = (section.span().start, section.get_ref());
+    if config.observe.vanetza.is_none() {
+        let cause = "[roadside] without `observe.vanetza`: no CAM of a unit would arrive".into();
+        return Err((place, cause, "set observe.vanetza, as \"127.0.0.1:5051\""));
+    }
+    let is_name = (1..=15).contains(&roadside.interface.len());
+    if roadside.tunnel != TunnelKind::None && !is_name {
+        let cause = format!("{:?} is no interface name", roadside.interface);
+        return Err((place, cause, "give roadside.interface a name of 1 to 15 bytes"));
+    }
+    let (slots, left) = (*roadside.slots.get_ref(), MAX_PATHS.saturating_sub(config.paths.len()));
+    if slots == 0 || usize::from(slots) > left {
+        let cause = format!("{slots} slots, with {left} left of {MAX_PATHS} paths");
+        return Err((roadside.slots.span().start.max(place), cause, "give `slots` from 1 to what is left"));
+    }
+    if !(1..=MAX_UNITS).contains(&roadside.units.len()) {
+        let cause = format!("[roadside] has {} units", roadside.units.len());
+        return Err((place, cause, "give 1 to 1000 [[roadside.unit]]"));
+    }
+    check_key(roadside, place)?;
+    for (number, unit) in roadside.units.iter().enumerate() {
+        check_unit(config, roadside, unit)?;
+        let others = roadside.units[..number].iter().map(Spanned::get_ref);
+        others.into_iter().try_for_each(|other| differ(roadside.tunnel, other, unit))?;
+    }
+    Ok(())
+}
+
+fn check_key(roadside: &RoadsideConfig, place: usize) -> Result<(), Complaint> {
+    match (&roadside.key, roadside.tunnel == TunnelKind::Crosslane) {
+        (None, true) => {
+            let remedy = "give roadside.key (made by `crosslane keygen --out FILE`), or tunnel = \"vxlan\" for none";
+            Err((place, "the tunnels to the units have no `key`".into(), remedy))
+        }
+        (Some(key), false) => {
+            Err((key.span().start, "a `key`, which only tunnels of kind crosslane use".into(), KEY_REMEDY))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Remedy for a key that is not used.
+const KEY_REMEDY: &str = "leave it out, or set tunnel = \"crosslane\"";
+
+fn check_unit(config: &Config, roadside: &RoadsideConfig, unit: &Spanned<UnitConfig>) -> Result<(), Complaint> {
+    let (place, unit) = (unit.span().start, unit.get_ref());
+    let name = &unit.name;
+    if let Err(cause) = check_name(name) {
+        return Err((place, format!("the unit's name {name:?} is invalid: {cause}"), "choose another `name`"));
+    }
+    let taken =
+        |path: &Spanned<super::PathConfig>| [&path.get_ref().name[..], path.get_ref().interface()].contains(&&name[..]);
+    if name == UNITS || *name == roadside.interface || config.paths.iter().any(taken) {
+        let cause = format!("the unit's name {name:?} is that of a path, of an interface, or of all units");
+        return Err((place, cause, "choose another `name`"));
+    }
+    if config.paths.iter().any(|path| path.get_ref().stations.contains(&unit.station)) {
+        let cause = format!("station {} is a unit and one of a path's `stations`", unit.station);
+        return Err((place, cause, "name it once"));
+    }
+    if unit.address.is_unspecified() && roadside.tunnel != TunnelKind::None {
+        return Err((place, format!("unit {name:?} has no `address`"), "give its address on the air"));
+    }
+    match (&unit.key, roadside.tunnel == TunnelKind::Crosslane) {
+        (None, true) => {
+            let remedy = "give it what `crosslane keygen --public FILE` prints for the unit's key";
+            return Err((place, format!("unit {name:?} has no `key`"), remedy));
+        }
+        (Some(key), false) => {
+            let cause = format!("unit {name:?} has a `key`, which only tunnels of kind crosslane use");
+            return Err((key.span().start, cause, KEY_REMEDY));
+        }
+        (Some(_), true) => {
+            let at = |inner: usize| if inner == 0 { place } else { inner };
+            let checked = roadside.encrypted(unit, 1500).check(1);
+            checked.map_err(|(inner, cause, remedy)| (at(inner), cause, remedy))?;
+        }
+        (None, false) => {}
+    }
+    check_inner(config, unit)
+}
+
+fn check_inner(config: &Config, unit: &UnitConfig) -> Result<(), Complaint> {
+    let (place, name) = (unit.inner.span().start, &unit.name);
+    let Some(net) = unit.net().filter(|net| PREFIX_LENGTHS.contains(&net.prefix_len())) else {
+        let cause = format!("the inner address of unit {name:?} has no IPv4 prefix of at most 30 bits");
+        return Err((place, cause, "give one, as \"10.81.0.2/24\""));
+    };
+    if net.addr() == net.network() || net.addr() == net.broadcast() || Some(net.addr()) == net.hosts().next() {
+        let cause =
+            format!("{} is not free in the prefix of unit {name:?}, whose first address is the unit's", net.addr());
+        return Err((place, cause, "give the vehicle another address of it"));
+    }
+    let tunnel = config.tunnel.iter().flat_map(|tunnel| &tunnel.get_ref().address);
+    let paths = config.paths.iter().filter_map(|path| path.get_ref().address);
+    let mut other = tunnel.map(|prefix| prefix.get_ref().0.addr()).chain(paths);
+    let inside = |address: &IpAddr| *address == IpAddr::from(unit.address) || IpNet::V4(net).contains(address);
+    if net.contains(&unit.address) || other.any(|address| inside(&address)) {
+        let cause = format!("the prefix of unit {name:?} contains an address outside its tunnel");
+        return Err((place, cause, "give the unit a prefix that nothing else uses"));
+    }
+    Ok(())
+}
+
+fn differ(kind: TunnelKind, one: &UnitConfig, unit: &Spanned<UnitConfig>) -> Result<(), Complaint> {
+    let (place, two) = (unit.span().start, unit.get_ref());
+    let names = format!("units {:?} and {:?} have", one.name, two.name);
+    if one.station == two.station {
+        return Err((place, format!("{names} the station id {}", two.station), "give each unit its own"));
+    }
+    if one.name == two.name {
+        return Err((place, format!("two units are named {:?}", two.name), "give each unit a different name"));
+    }
+    if kind == TunnelKind::Vxlan && one.network() == two.network() {
+        let cause = format!("{names} the same VXLAN network, the low 24 bits of the station id");
+        return Err((place, cause, "give one of them another station id"));
+    }
+    if one.address == two.address && kind != TunnelKind::None {
+        return Err((place, format!("{names} the address {}", two.address), "give each unit its own"));
+    }
+    if let (Some(a), Some(b)) = (one.net(), two.net())
+        && (a.contains(&b.network()) || b.contains(&a.network()))
+    {
+        let cause = format!("{names} prefixes that overlap: {} and {}", a.trunc(), b.trunc());
+        return Err((two.inner.span().start, cause, "give each unit a separate prefix"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+
+    const KEY: &str = "wZzyuoHAp9fWVjyaCgnQ2Tb0Tr9ne0ZcF1i5cW0h5kE=";
+    const GOOD: &str = r#"
+[[path]]
+name = "lte"
+rat = "lte"
+[service]
+prefer = ["roadside"]
+[observe]
+vanetza = "127.0.0.1:5051"
+[strategy]
+name = "threshold"
+[roadside]
+interface = "its-g5"
+tunnel = "vxlan"
+slots = 2
+[[roadside.unit]]
+station = 1001
+name = "rsu1"
+address = "10.80.0.11"
+inner = "10.81.0.2/24"
+[[roadside.unit]]
+station = 1002
+name = "rsu2"
+address = "10.80.0.12"
+inner = "10.82.0.2/24"
+"#;
+
+    #[test]
+    fn units_precede_the_paths_if_they_are_preferred() {
+        let config = parse(GOOD).unwrap_or_else(|fault| panic!("line {}: {}", fault.line, fault.cause));
+        assert_eq!((config.unit_rank(), config.ranks()), (0, vec![1]));
+        let config = parse(&GOOD.replace("prefer = [\"roadside\"]", "")).ok().expect("readable");
+        assert_eq!((config.unit_rank(), config.ranks()), (1, vec![0]));
+    }
+
+    #[test]
+    fn without_tunnels_neither_the_radio_nor_the_address_of_a_unit_is_needed() {
+        let none = GOOD.replace("tunnel = \"vxlan\"", "tunnel = \"none\"").replace("interface = \"its-g5\"\n", "");
+        let lines = none.lines().filter(|line| !line.starts_with("address"));
+        let text: String = lines.map(|line| format!("{line}\n")).collect();
+        assert!(parse(&text).is_ok());
+        assert!(parse(&text.replace("\"none\"", "\"gre\"")).is_err());
+    }
+
+    #[test]
+    fn a_fault_of_the_units_names_its_line_and_what_to_do() {
+        let key = format!("inner = \"10.82.0.2/24\"\nkey = \"{KEY}\"");
+        let cases = [
+            ("station = 1002", "station = 1001", 20, "units \"rsu1\" and \"rsu2\" have the station id 1001"),
+            ("inner = \"10.82.0.2/24\"", "inner = \"10.81.0.9/16\"", 24, "prefixes that overlap"),
+            ("inner = \"10.82.0.2/24\"", "inner = \"10.82.0.1/24\"", 24, "whose first address"),
+            ("inner = \"10.82.0.2/24\"", "inner = \"10.82.0.2/31\"", 24, "no IPv4 prefix of at most 30 bits"),
+            ("inner = \"10.82.0.2/24\"", "inner = \"fd82::2/64\"", 24, "no IPv4 prefix"),
+            ("inner = \"10.82.0.2/24\"", "inner = \"10.80.0.2/24\"", 24, "contains an address outside"),
+            ("name = \"rsu2\"", "name = \"rsu1\"", 20, "two units are named"),
+            ("name = \"rsu2\"", "name = \"lte\"", 20, "that of a path"),
+            ("name = \"rsu2\"", "name = \"roadside unit 2\"", 20, "is invalid"),
+            ("address = \"10.80.0.12\"", "address = \"10.80.0.11\"", 20, "the address 10.80.0.11"),
+            ("address = \"10.80.0.12\"", "", 20, "has no `address`"),
+            ("station = 1002", "station = 16778217", 20, "the same VXLAN network"),
+            ("tunnel = \"vxlan\"", "tunnel = \"ipip\"", 13, "unknown variant `ipip`"),
+            ("tunnel = \"vxlan\"", "tunnel = \"crosslane\"", 11, "have no `key`"),
+            ("tunnel = \"vxlan\"", "tunnel = \"crosslane\"\nkey = \"own.key\"", 16, "unit \"rsu1\" has no `key`"),
+            ("tunnel = \"vxlan\"", "tunnel = \"vxlan\"\nkey = \"own.key\"", 14, "only tunnels of kind"),
+            ("inner = \"10.82.0.2/24\"", &key, 25, "only tunnels of kind"),
+            ("slots = 2", "slots = 16", 14, "16 slots, with 15 left of 16 paths"),
+            ("slots = 2", "slots = 0", 14, "0 slots"),
+            ("vanetza = \"127.0.0.1:5051\"", "", 11, "no CAM of a unit would arrive"),
+            ("rat = \"lte\"", "rat = \"lte\"\nstations = [1001]", 16, "one of a path's `stations`"),
+        ];
+        for (good, bad, line, expected) in cases {
+            let fault = parse(&GOOD.replacen(good, bad, 1)).err().unwrap_or_else(|| panic!("{bad} was accepted"));
+            assert!(fault.cause.contains(expected), "{bad}: {}", fault.cause);
+            assert_eq!(fault.line, line, "{bad}: {}", fault.cause);
+            assert!(!fault.remedy.is_empty());
+        }
+    }
+}
