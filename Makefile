@@ -46,7 +46,7 @@ say = @printf '\n\033[1m== %s\033[0m\n' '$(1)'
 export CARGO_TERM_COLOR ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build lab demo test lint e2e hardship results nota szilagyi torrinhas tunnel conformance conformance-simulated conformance-check deadlines bpf bench clean tools tshark
+.PHONY: help build lab demo test lint e2e e2e-openflow e2e-gre hardship results nota szilagyi torrinhas tunnel conformance conformance-simulated conformance-check deadlines bpf bench clean tools tshark
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -78,6 +78,12 @@ e2e: build ## drive the scenarios and check the results against their expectatio
 	$(call say,driving $(DRIVES) (seeds $(SEEDS)))
 	@SEEDS='$(SEEDS)' e2e/drives.sh $(DRIVES)
 
+e2e-openflow: lab ## lead home addresses by OpenFlow through a real Open vSwitch (a minute; as root)
+	@e2e/openflow.sh
+
+e2e-gre: tools lab ## GRE tunnels to roadside units in an emulated machine whose kernel has GRE (downloads 27 MB once; some minutes)
+	@e2e/gre.sh
+
 hardship: tools ## hardships on real namespaces, compared with the in-kernel path manager (docs/design/hardship.md; SEEDS=1..100; default: the short form)
 	$(call say,hardships)
 	cargo test --release --locked -p crosslane --test hardship -- --out $(CURDIR)/runs/hardship $(if $(filter file,$(origin SEEDS)),,--seeds $(SEEDS))
@@ -95,8 +101,9 @@ szilagyi: build lab ## drive the measurements of the paper on MPT-GRE, into docs
 	$(call say,driving the paper on MPT-GRE)
 	$(LAB) reproduce szilagyi --program $(CROSSLANE) $(if $(QUICK),--quick) --out docs/results/szilagyi.md
 
-torrinhas: build lab ## simulate the scenarios of the paper on MPTCP over one radio, into docs/results/torrinhas.md (some minutes)
-	$(call say,simulating the paper on MPTCP over one radio)
+torrinhas: build lab ## the paper on MPTCP over one radio, simulated and driven, into docs/results/torrinhas.md (two hours; QUICK=1: simulated only)
+	$(call say,simulating and driving the paper on MPTCP over one radio)
+	$(if $(QUICK),,$(CROSSLANE) cc load)
 	$(LAB) reproduce torrinhas --program $(CROSSLANE) $(if $(QUICK),--quick) --out docs/results/torrinhas.md
 
 tunnel: build lab ## measure traffic through the tunnel, 5 seeds, into docs/results/tunnel-measured.md (two hours)

@@ -10,6 +10,7 @@ from crosslane_lab import __version__, calibrate
 from crosslane_lab.conformance import command as conformance_command
 from crosslane_lab.errors import LabError, unreadable
 from crosslane_lab.mobility import command as mobility
+from crosslane_lab.openflow import command as openflow
 from crosslane_lab.pages import deadlines, results, tunnel
 from crosslane_lab.papers import command as reproduce
 from crosslane_lab.papers.nota import traces_command as traces
@@ -70,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     mobility.add(commands)
     traces.add(commands)
     reproduce.add(commands)
+    openflow.add(commands)
     return parser
 
 
