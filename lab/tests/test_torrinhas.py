@@ -1,6 +1,7 @@
 """The paper on MPTCP over one radio: bitrates and RTTs by phase, verdicts and the page."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from crosslane_lab.papers.frame import Options, Results
 from crosslane_lab.papers.torrinhas import PAPER, page
 from crosslane_lab.papers.torrinhas.results import (
     BOTH,
+    DRIVEN,
     FIRST,
     LAST,
     LOADED,
@@ -163,9 +165,19 @@ def test_the_page_has_a_verdict_on_each_claim(results: Results, tmp_path: Path) 
 
 
 def test_the_loaded_scenario_differs_from_the_unloaded_one_in_its_background_only(tmp_path: Path) -> None:
-    options = Options(Runner("crosslane", tmp_path), PROJECT / "scenarios", tmp_path / "page.md", engine="kernel")
-    assert {each.engine for each in PAPER.plan(options)} == {"kernel"}
+    options = Options(Runner("crosslane", tmp_path), PROJECT / "scenarios", tmp_path / "page.md")
     texts = {each.name: each.scenario for each in PAPER.plan(options)}
     changed = set(texts[LOADED].splitlines()) ^ set(texts[UNLOADED].splitlines())
     assert len(changed) == 2
     assert all(line.startswith("background = ") for line in changed)
+
+
+def test_drives_have_the_congestion_control_of_their_name_and_the_schedulers_of_the_kernel(tmp_path: Path) -> None:
+    options = Options(Runner("crosslane", tmp_path), PROJECT / "scenarios", tmp_path / "page.md")
+    driven = [each for each in PAPER.plan(options) if each.engine == "kernel"]
+    assert [each.name for each in driven] == list(DRIVEN)
+    for each in driven:
+        assert f'congestion = "{each.name.rpartition("-")[2]}"' in each.scenario
+        assert 'scheduler = "default"' in each.scenario
+    simulated = [each.engine for each in PAPER.plan(replace(options, engine="simulator"))]
+    assert set(simulated) == {"simulator"}

@@ -1,5 +1,6 @@
 """The claims of `crosslane-lab reproduce torrinhas`, its page docs/results/torrinhas.md and its pictures."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from string import Template
 
@@ -7,13 +8,16 @@ from crosslane_lab.papers.frame import DASH, Bound, Claim, Results
 from crosslane_lab.papers.torrinhas import figures
 from crosslane_lab.papers.torrinhas.results import (
     BOTH,
+    DRIVEN,
     FIRST,
     LAST,
     LOADED,
+    ONE,
     OURS,
     PHASES,
     SECOND,
     STRATEGIES,
+    TWO,
     UNLOADED,
     Phase,
     Read,
@@ -32,13 +36,13 @@ from crosslane_lab.runs.catalog import GAP, GOODPUT
 from crosslane_lab.runs.folder import Run
 from crosslane_lab.runs.frame import Spread
 
-ONE, TWO = "scenario-1", "scenario-2"
 TITLES = {
     ONE: "Scenario 1",
     TWO: "Scenario 2",
     UNLOADED: "Scenario 2 with upstream's congestion control (`cubic`) and scheduler, no other stations",
     LOADED: "The same with other stations",
 }
+DRIVEN_TITLES = {name: f"{TITLES[each.scenario]}, `{each.congestion}`" for name, each in DRIVEN.items()}
 SUMS_MBIT_S = dict(zip(PHASES, (6.2, 6.0, 7.0, 8.0), strict=True))
 """Published for scenario 2 (section IV)."""
 MAX_DELAY_S = 1.0
@@ -64,7 +68,7 @@ def _claim(
     """A claim whose value `read` finds in each run; the tolerance is relative to a published bitrate."""
 
     def of(results: Results) -> Spread | None:
-        return spread(results, run, strategy, read)
+        return spread(results, run, strategy, read) if run in results.names else None
 
     def show(results: Results) -> str:
         found = of(results)
@@ -93,9 +97,9 @@ def _sum(place: str, run: str, phase: Phase, published: float, reason: str = "")
     return _claim(place, run, lambda each: bitrate(each, phase), published, unit="Mbit/s", reason=reason)
 
 
-def _half(phase: Phase) -> Claim:
-    unit, place = phase.units[1], f"4a: share of {phase.units[1].upper()} beside {phase.units[0].upper()}"
-    return _claim(place, ONE, lambda each: share(each, phase, unit), 0.5, "about half", unit="%")
+def _half(phase: Phase, place: str = "4a", run: str = ONE) -> Claim:
+    unit, place = phase.units[1], f"{place}: share of {phase.units[1].upper()} beside {phase.units[0].upper()}"
+    return _claim(place, run, lambda each: share(each, phase, unit), 0.5, "about half", unit="%")
 
 
 def _ratio(place: str, run: str, phase: Phase, published: float, words: str, bound: Bound, slack: float) -> Claim:
@@ -130,6 +134,18 @@ CLAIMS = (
     _half(BOTH),
     _sum("4a", ONE, SECOND, 8.5),
     _half(LAST),
+    *(
+        claim
+        for name, each in DRIVEN.items()
+        if each.scenario == ONE
+        for place in (f"4a, kernel, {each.congestion}",)
+        for claim in (
+            _sum(place, name, FIRST, 8.5),
+            _half(BOTH, place, name),
+            _sum(place, name, SECOND, 8.5),
+            _half(LAST, place, name),
+        )
+    ),
     *(_ratio("4b", ONE, phase, 1.1, "very close", "at most", 0) for phase in (BOTH, LAST)),
     _claim(
         "4b: lower RTT has more", ONE, lower_carries_more, 1, "in both phases", "at least", unit="%", reason=QUEUE
@@ -174,7 +190,12 @@ def page(results: Results) -> str:
     template = Template((Path(__file__).parent / "page.template").read_text(encoding="utf-8"))
     head = ["figure or section", "published", "ours", "verdict"]
     verdicts = ([each.place, *each.texts(results), _verdict(each, results)] for each in CLAIMS)
-    tables = (f"{title}:\n\n{_table(results, run)}" for run, title in TITLES.items())
+    tables = (f"{title}:\n\n{_table(results, run, STRATEGIES)}" for run, title in TITLES.items())
+    driven = (
+        f"{title}:\n\n{_table(results, run, DRIVEN[run].strategies)}"
+        for run, title in DRIVEN_TITLES.items()
+        if run in results.names
+    )
     folder = results.folders[ONE]
     return template.substitute(
         unloaded=UNLOADED,
@@ -182,6 +203,7 @@ def page(results: Results) -> str:
         ours=OURS,
         verdicts="\n".join(table(head, verdicts, "lrrl", compact=True)),
         tables="\n\n".join(tables),
+        driven="\n\n".join(driven) or "Not measured.",
         runs=f"{len(folder.seeds)} seeds, engine: {folder.engine}",
     )
 
@@ -191,11 +213,11 @@ def _verdict(claim: Claim, results: Results) -> str:
     return f"{found}: {claim.reason}" if found == "not met" and claim.reason else found
 
 
-def _table(results: Results, run: str) -> str:
+def _table(results: Results, run: str, strategies: Sequence[str]) -> str:
     """Bitrate of each subflow, and its RTT, a row per strategy."""
     head = ["strategy", *(f"{each.from_s}–{each.to_s} s" for each in PHASES), "longest pause"]
     rows: list[list[str]] = []
-    for strategy in STRATEGIES:
+    for strategy in strategies:
         cells = [_phase(results, run, strategy, phase) for phase in PHASES]
         pause = results.spread(run, strategy, GAP)
         rows.append([f"`{strategy}`", *cells, spread_text(pause, "ms") if pause else DASH])

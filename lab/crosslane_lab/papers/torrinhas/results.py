@@ -12,12 +12,34 @@ from crosslane_lab.runs.frame import Spread, stats
 OURS = "torrinhas"
 STRATEGIES = (OURS, "threshold", "kernel", "kernel-tuned")
 UNLOADED, LOADED = "scenario-2-unloaded", "scenario-2-loaded"
+ONE, TWO = "scenario-1", "scenario-2"
 RECORDS = ("throughput", "tcp_info", "events")
 
 SETTLE_S = 3
 """Seconds after the begin of a phase that do not count."""
 _S = 1_000_000_000
 Read = Callable[[Run], float | None]
+
+
+@dataclass(frozen=True)
+class Driven:
+    """Drives of a scenario on the kernel."""
+
+    scenario: str
+    congestion: str
+    strategies: tuple[str, ...]
+    seeds: str
+
+
+DRIVEN = {
+    f"{scenario}-{congestion}": Driven(scenario, congestion, strategies, seeds)
+    for congestion, strategies, seeds in (
+        ("lia", (OURS, "kernel", "kernel-tuned"), "1..5"),
+        ("reno", (OURS,), "1..3"),
+    )
+    for scenario in (ONE, TWO)
+}
+"""By name of the comparison."""
 
 
 @dataclass(frozen=True)
