@@ -138,7 +138,10 @@ impl Manager {
         if let Some(former) = core::mem::replace(&mut spec.local, local) {
             self.add_former_address(path, former);
         }
-        self.connections.values_mut().for_each(|connection| connection.address_changed(now, path));
+        for connection in self.connections.values_mut() {
+            let plan = Plan { paths: &self.paths, class: connection.class };
+            connection.address_changed(now, plan, path);
+        }
         self.queue_all();
     }
 

@@ -70,6 +70,8 @@ pub(super) struct Connection {
     pub due: Option<Instant>,
     remotes: Vec<(SocketAddr, Option<AddressId>)>,
     subflows: Vec<Entry>,
+    /// Subflows from addresses that no path has yet.
+    unplaced: Vec<Subflow>,
     joins: BTreeMap<PathId, Join>,
     ids: Ids,
     room: Room,
@@ -117,6 +119,7 @@ impl Connection {
     pub fn leave(&mut self) {
         self.is_foreign = true;
         self.subflows.clear();
+        self.unplaced.clear();
         self.joins.clear();
     }
 
@@ -145,14 +148,22 @@ impl Connection {
     }
 
     /// The address of a path changed or was removed.
-    pub fn address_changed(&mut self, now: Instant, path: PathId) {
+    pub fn address_changed(&mut self, now: Instant, plan: Plan, path: PathId) {
         self.joins.remove(&path);
         self.gained_room(now);
+        for subflow in core::mem::take(&mut self.unplaced) {
+            self.opened(now, plan, subflow);
+        }
     }
 
     pub fn opened(&mut self, now: Instant, plan: Plan, subflow: Subflow) {
         let ip = canonical(subflow.local.ip());
-        let Some(path) = plan.paths.path_of(ip).or_else(|| plan.paths.former_path_of(ip)) else { return };
+        let Some(path) = plan.paths.path_of(ip).or_else(|| plan.paths.former_path_of(ip)) else {
+            if self.unplaced.len() < MAX_SUBFLOWS && !self.unplaced.iter().any(|known| known.local == subflow.local) {
+                self.unplaced.push(subflow);
+            }
+            return;
+        };
         // The event has the peer's flag; the kernel does not report our own to the
         // program that requested it.
         let mut backup = subflow.backup;
@@ -198,6 +209,7 @@ impl Connection {
     /// Processes the list of all its subflows.
     pub fn resync(&mut self, now: Instant, plan: Plan, snapshot: &ConnectionSnapshot) {
         let before = core::mem::take(&mut self.subflows);
+        self.unplaced.clear();
         snapshot.opening.iter().for_each(|subflow| self.found_opening(now, plan, subflow));
         for &subflow in &snapshot.subflows {
             let same = |entry: &&Entry| (entry.subflow.local, entry.subflow.remote) == (subflow.local, subflow.remote);
@@ -219,6 +231,7 @@ impl Connection {
     pub fn closed(&mut self, now: Instant, plan: Plan, subflow: Subflow) -> Option<u8> {
         let same = |entry: &Entry| (entry.subflow.local, entry.subflow.remote) == (subflow.local, subflow.remote);
         let Some(place) = self.subflows.iter().position(same) else {
+            self.unplaced.retain(|known| (known.local, known.remote) != (subflow.local, subflow.remote));
             self.join_failed(now, canonical(subflow.local.ip()));
             return None;
         };
@@ -241,6 +254,8 @@ impl Connection {
         if let Some(entry) = self.find(subflow.local, subflow.remote) {
             entry.set_backup(now, subflow.backup);
         }
+        let unplaced = self.unplaced.iter_mut().filter(|known| known.local == subflow.local);
+        unplaced.for_each(|known| known.backup = subflow.backup);
     }
 
     /// The kernel refused a command, though it knows the connection.

@@ -114,6 +114,37 @@ fn commands_within(
 }
 
 #[test]
+fn a_subflow_that_is_older_than_the_address_of_its_path_is_managed_as_any_other() {
+    let mut manager = manager();
+    manager.set_address(at(0), PathId(0), None, 0);
+    manager.paths.former.clear();
+    let mut manager_after = |gone: bool| {
+        manager.set_wanted(at(0), &wanted([Active, Active]));
+        manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+        if gone {
+            manager.handle(at(0), &Event::SubflowClosed { token: TOKEN, subflow: subflow(0, 0, false), error: 0 });
+        }
+        manager.set_address(at(1), PathId(0), Some(local(0, 0).ip()), 0);
+        let created = drain(&mut manager, at(1));
+        manager.set_wanted(at(2), &wanted([Backup, Active]));
+        manager.handle(at(3), &opened(1));
+        let demoted = drain(&mut manager, at(3 + OVERLAP_MS));
+        manager.handle(at(4), &Event::Closed { token: TOKEN });
+        manager.set_address(at(5), PathId(0), None, 0);
+        manager.paths.former.clear();
+        (created, demoted)
+    };
+    assert_eq!(manager_after(false), ([create(1, 2, false)].into(), [set_backup(0, true)].into()));
+    let closed = manager_after(true).0;
+    assert!(
+        closed
+            .iter()
+            .any(|command| matches!(command, Command::CreateSubflow { local: from, .. } if *from == local(0, 0).ip())),
+        "{closed:?}"
+    );
+}
+
+#[test]
 fn a_refused_demotion_is_abandoned_after_some_attempts() {
     let mut manager = with_two_subflows([Active, Active]);
     manager.set_wanted(at(1000), &wanted([Backup, Active]));
