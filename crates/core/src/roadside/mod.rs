@@ -3,4 +3,5 @@
 pub mod cam_generation;
 pub mod connection_manager;
 pub mod messages;
+pub mod reception;
 pub mod unit_paths;
