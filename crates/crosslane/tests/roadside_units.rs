@@ -7,9 +7,11 @@ mod program;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crosslane::control::status::UnitStatus;
 use crosslane::netlink::diag::Diag;
 use crosslane::netlink::endpoints::{EndpointSocket, Limits};
 use crosslane::netlink::links::{self, Notice};
@@ -18,7 +20,7 @@ use crosslane::testbed::emulator::Emulator;
 use crosslane::testbed::{Namespace, SERVER, Testbed, Wiring, vehicle_address};
 use program::agent::Agent;
 use program::links::two_links;
-use program::{can_drive, crosslane};
+use program::{CROSSLANE, ProgramOutput, can_drive, crosslane};
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 use tempfile::TempDir;
@@ -170,6 +172,17 @@ impl World {
     }
 }
 
+/// What `crosslane tunnel status` shows of the units in a slot.
+fn units(world: &World) -> Vec<UnitStatus> {
+    let mut command = Command::new(CROSSLANE);
+    command.args(["tunnel", "status", "--json"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output: ProgramOutput = world.testbed.vehicle.spawn(&mut command).unwrap().wait_with_output().unwrap().into();
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{output:?}");
+    let status: Value = serde_json::from_str(&output.stdout).unwrap();
+    let units: Vec<UnitStatus> = serde_json::from_value(status["units"].clone()).unwrap();
+    units.into_iter().filter(|unit| unit.slot.is_some()).collect()
+}
+
 fn interfaces(namespace: &Namespace) -> Vec<String> {
     let present = namespace.enter(|| links::snapshot().unwrap()).unwrap();
     let names = present.into_iter().filter_map(|notice| match notice {
@@ -217,6 +230,15 @@ fn come_and_go(world: &World, configuration: &str) -> (Vec<(String, String, Stri
     eprintln!("another unit {} ms after the last CAM of the first", took.as_millis());
     exchange(&client, &server);
     assert!(!established(&world.testbed.vehicle).contains(&addresses(1001)[2].into()), "the unit that is gone");
+    for (unit, station) in units(world).iter().zip([1002, 1003]) {
+        assert_eq!((unit.station, &unit.name, unit.has_tunnel), (station, &name(station), true), "{unit:?}");
+        assert!(configuration.contains(&format!("tunnel = \"{}\"", unit.kind)), "{unit:?}");
+        let is_encrypted = unit.kind == "crosslane";
+        assert_eq!((unit.liveness.as_deref() == Some("up"), unit.min_rtt_ms.is_some()), (is_encrypted, is_encrypted));
+        assert!(unit.sent_bytes > Some(0) && unit.received_bytes > Some(0), "the handshake of a subflow: {unit:?}");
+        assert!(unit.belief == "good" && unit.last_cam_s < 3.0 && (unit.rssi_dbm + 60.0).abs() < 0.1, "{unit:?}");
+    }
+    assert_eq!(units(world).len(), 2);
     let text = agent.read("events.jsonl");
     agent.kill();
     assert_eq!(world.left(), ["rsu2", "rsu3"], "a killed agent leaves its tunnels");

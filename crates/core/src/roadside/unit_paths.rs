@@ -7,7 +7,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::connection_manager::{Cam, ConnectionManager, Input, Output, Params, Station};
+use super::connection_manager::{Cam, ConnectionManager, Input, Output, Params, Station, Unit};
 use crate::assess::Belief;
 use crate::engine::Engine;
 use crate::path::{PathId, Sample, SampleKind, Signal};
@@ -43,6 +43,11 @@ impl UnitPaths {
         if let Some((&station, _)) = self.paths.iter().find(|(_, known)| **known == path) {
             self.manager.handle(now, Input::Belief { station, belief });
         }
+    }
+
+    /// The units in reach and those that hold a slot, by station id.
+    pub fn units(&self) -> impl Iterator<Item = (u32, &Unit)> {
+        self.manager.units()
     }
 
     /// The next decision: a unit takes a slot, or leaves it.

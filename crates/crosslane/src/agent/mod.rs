@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Interval;
 
 use crate::clock::{Clock, monotonic_ns};
-use crate::control::server::{Server, TunnelRequest, Update};
+use crate::control::server::Server;
 use crate::error::{Error, Result};
 use crate::netlink::diag::Connection;
 use crate::netlink::links::{self, Notice};
@@ -32,8 +32,10 @@ mod interfaces;
 mod journal;
 pub mod later;
 pub mod machine;
+pub mod own_cams;
 mod parts;
 pub mod ready;
+mod requests;
 mod roadside;
 mod sources;
 mod transport;
@@ -46,6 +48,7 @@ use counters::InterfaceCounters;
 use interfaces::Interfaces;
 use journal::Journal;
 use later::Missing;
+use own_cams::OwnCams;
 use parts::CHECK_PERIOD;
 use roadside::Roadside;
 use transport::SubflowPoller;
@@ -118,6 +121,7 @@ struct Driver {
     mptcp: Option<Mptcp>,
     tunnel: Option<ActiveTunnel>,
     roadside: Option<Roadside>,
+    own_cams: Option<OwnCams>,
     notices: Stream<Notice>,
     interfaces: Interfaces,
     observers: Vec<Box<dyn Observer>>,
@@ -152,6 +156,7 @@ impl Driver {
             mptcp: Mptcp::open(&config)?,
             tunnel: None,
             roadside: Roadside::new(&config, clock),
+            own_cams: None,
             notices: notices.into_stream().map_err(|cause| starting(&cause))?,
             interfaces: Interfaces::new(&config),
             observers: Vec::new(),
@@ -166,6 +171,7 @@ impl Driver {
         };
         driver.start_roadside();
         driver.set_up_all();
+        driver.start_own_cams();
         for notice in present {
             driver.notice(&notice);
         }
@@ -189,7 +195,9 @@ impl Driver {
             let now = self.clock.now();
             let retry = self.missing.next_wakeup().map(|at| at.since(now));
             let of_units = self.roadside.as_ref().and_then(Roadside::next_wakeup);
-            let wait = self.engine.next_wakeup().into_iter().chain(of_units).min().map(|at| at.since(now));
+            let of_cams = self.own_cams.as_ref().and_then(OwnCams::next_wakeup);
+            let wakeups = [self.engine.next_wakeup(), of_units, of_cams];
+            let wait = wakeups.into_iter().flatten().min().map(|at| at.since(now));
             let poll = self.poller.next.since(now);
             let count = self.poller.count_at().map(|at| at.since(now));
             let observed = self.tunnel.is_some() || self.engine.subflows().next().is_some();
@@ -209,6 +217,8 @@ impl Driver {
                 observation = observe::next(&mut self.observers) => match observation {
                     Ok(Observed::Input(input)) => self.handle(input),
                     Ok(Observed::Station(signal)) => self.on_station(signal),
+                    Ok(Observed::Fix(fix)) => self.on_fix(fix),
+                    Ok(Observed::Note(sentence)) => self.note_to_user(&sentence),
                     Err(rejected) => self.journal.rejected(&rejected),
                 },
                 () = std::future::ready(()), if is_busy => {}
@@ -228,6 +238,7 @@ impl Driver {
                 self.journal.fault(&fault);
                 return Err(fault);
             }
+            self.send_own_cams();
             is_busy = self.act();
         }
         if let Some(tunnel) = &self.tunnel {
@@ -279,36 +290,6 @@ impl Driver {
                 self.journal.fault(&fault);
             }
             self.handle(input);
-        }
-    }
-
-    /// Acknowledged bytes are considered at the next poll of the transport.
-    fn control(&mut self, update: &Update) {
-        update.faults.iter().for_each(|fault| self.journal.fault(fault));
-        if update.demand_changed {
-            self.pass_demand();
-        }
-        update.requests.iter().for_each(|request| self.answer(request));
-    }
-
-    fn answer(&mut self, request: &TunnelRequest) {
-        let Some(tunnel) = &self.tunnel else {
-            let rejection = Error::usage("requesting from the agent", "it has no tunnel", "query another agent");
-            return self.control.answer(request, Err(rejection));
-        };
-        let used = request.mode.map(|mode| Ok((mode, tunnel.data_plane.use_mode(mode)?))).transpose();
-        if let Ok(Some((mode, previous))) = used
-            && mode != previous
-        {
-            self.journal.tunnel_mode(mode, previous);
-        }
-        let status = used.map(|_| tunnel.status());
-        self.control.answer(request, status);
-    }
-
-    fn pass_demand(&mut self) {
-        if let Some(demand) = self.control.demand() {
-            self.handle(Input::Demand(demand));
         }
     }
 

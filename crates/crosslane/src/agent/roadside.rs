@@ -6,16 +6,17 @@ use std::sync::Arc;
 use crosslane_core::agent::Input;
 use crosslane_core::assess::{Belief, Reason};
 use crosslane_core::path::{PathId, PathSpec, Rat, Signal};
-use crosslane_core::roadside::connection_manager::{self, Params, Station};
+use crosslane_core::roadside::connection_manager::{self, Params, Station, Unit};
 use crosslane_core::roadside::unit_paths::UnitPaths;
 use crosslane_core::time::Instant;
 use toml::Spanned;
 
 use super::Driver;
-use super::config::Config;
 use super::config::roadside::{RoadsideConfig, TunnelKind};
+use super::config::{Config, UNITS};
 use super::unit_tunnel::{self, Closing, Radio, UnitTunnel};
 use crate::clock::Clock;
+use crate::control::status::UnitStatus;
 use crate::error::Result;
 use crate::observe::vanetza::Rejected;
 
@@ -85,6 +86,32 @@ impl Roadside {
         Ok(())
     }
 
+    /// Status of the units in reach; `bytes` are sent and received by each interface.
+    pub fn status(&self, now: Instant, bytes: &BTreeMap<String, [u64; 2]>) -> Vec<UnitStatus> {
+        let Some(section) = self.section() else { return Vec::new() };
+        let status = |(station, unit): (u32, &Unit)| {
+            let name = section.unit(station)?.name.clone();
+            let tunnel = unit.slot.and_then(|slot| self.slots.get(&slot)?.tunnel.as_ref());
+            let stats = tunnel.and_then(UnitTunnel::stats);
+            let bytes = tunnel.and_then(|_| bytes.get(&name));
+            Some(UnitStatus {
+                station,
+                slot: unit.slot,
+                kind: section.tunnel.name().into(),
+                belief: unit.belief.name().into(),
+                rssi_dbm: unit.rssi_dbm.into(),
+                last_cam_s: now.since(unit.last_cam).as_secs_f64(),
+                has_tunnel: tunnel.is_some(),
+                liveness: stats.as_ref().map(|stats| stats.liveness.name().into()),
+                min_rtt_ms: stats.and_then(|stats| stats.rtt).map(|rtt| rtt.as_secs_f64() * 1e3),
+                sent_bytes: bytes.map(|[sent, _]| *sent),
+                received_bytes: bytes.map(|[_, received]| *received),
+                name,
+            })
+        };
+        self.paths.units().filter_map(status).collect()
+    }
+
     /// Removes every tunnel.
     pub fn finish(mut self) {
         let tunnels = self.slots.values_mut().filter_map(|slot| slot.tunnel.take());
@@ -100,6 +127,10 @@ impl Driver {
         let Some(section) = roadside.section() else { return };
         let kind = section.tunnel;
         roadside.radio = unit_tunnel::find_radio(section).0;
+        // The tunnels work without requests.
+        if let Err(fault) = self.control.listen_for_tunnel(UNITS) {
+            self.journal.fault(&fault);
+        }
         match unit_tunnel::remove_former() {
             Ok(names) if names.is_empty() => {}
             Ok(names) => self.journal.note(&format!("removed what a former agent left: {}", names.join(", "))),

@@ -5,6 +5,7 @@
 pub mod agent;
 pub mod drive;
 pub mod links;
+pub mod on_board_unit;
 pub mod tunnelled;
 
 use std::path::Path;

@@ -57,6 +57,16 @@ pub enum TunnelKind {
 }
 
 impl TunnelKind {
+    /// The name in configurations and status.
+    pub fn name(self) -> &'static str {
+        match self {
+            TunnelKind::Vxlan => "vxlan",
+            TunnelKind::Gre => "gre",
+            TunnelKind::Crosslane => "crosslane",
+            TunnelKind::None => "none",
+        }
+    }
+
     /// True for the kernel's tunnels, which neither encrypt nor authenticate.
     pub fn is_of_kernel(self) -> bool {
         matches!(self, TunnelKind::Vxlan | TunnelKind::Gre)
