@@ -19,6 +19,7 @@ pub mod netlink;
 pub mod observe;
 mod output;
 pub mod receive;
+pub mod roadside;
 pub mod run_folder;
 pub mod scenario_file;
 pub mod send;

@@ -2,4 +2,5 @@
 
 pub mod cam_generation;
 pub mod connection_manager;
+pub mod messages;
 pub mod unit_paths;

@@ -8,7 +8,8 @@ use super::keys::{KEY_BYTES, PrivateKey, PublicKey};
 use super::message::{INDEX_BYTES, INITIATION_PAYLOAD_BYTES, Index, NOISE_1_BYTES, NOISE_2_BYTES};
 use super::reject::RejectReason;
 
-const PATTERN: &str = "Noise_IK_25519_AESGCM_SHA256";
+/// Pattern, key agreement, cipher and hash, also those of the channel to a controller.
+pub const PATTERN: &str = "Noise_IK_25519_AESGCM_SHA256";
 /// Hashed into every handshake: another version of the tunnel derives other keys.
 const PROLOGUE: &[u8] = b"crosslane tunnel 1";
 

@@ -57,6 +57,12 @@ impl PublicKey {
     }
 }
 
+impl From<[u8; KEY_BYTES]> for PublicKey {
+    fn from(bytes: [u8; KEY_BYTES]) -> PublicKey {
+        PublicKey(bytes)
+    }
+}
+
 impl FromStr for PublicKey {
     type Err = KeyFault;
 
