@@ -29,6 +29,11 @@ impl UnitPaths {
         UnitPaths { manager, paths: BTreeMap::new(), last: None }
     }
 
+    /// Replaces the directory. A unit that is no longer in it keeps its path while that carries data.
+    pub fn set_directory(&mut self, now: Instant, directory: Vec<Station>) {
+        self.manager.handle(now, Input::Directory(directory));
+    }
+
     /// Processes a CAM. Returns it as a sample if its sender is a path.
     pub fn on_signal(&mut self, now: Instant, signal: Signal) -> Option<Sample> {
         let station = signal.station?;

@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::netlink::links::{self, Notice};
 use crate::netlink::{self, PathManager, selected_path_manager};
 use crate::tun;
+use crate::tunnel::security::PrivateKey;
 
 /// Note of an agent where the kernel manages the paths.
 pub const KERNEL_MANAGES: &str = "net.mptcp.path_manager is `kernel`: connections that begin now remain managed by the \
@@ -30,6 +31,11 @@ pub fn refusal(config: &Config) -> Option<Error> {
     let tunnel = config.tunnel.as_ref().and_then(|tunnel| tunnel.get_ref().keys().err());
     tunnel.or_else(|| {
         let roadside = config.roadside.as_ref()?.get_ref();
+        if let (Some(_), Some(key)) = (&roadside.controller, &roadside.key)
+            && let Err(fault) = PrivateKey::read(key.get_ref())
+        {
+            return Some(fault);
+        }
         let unit = roadside.units.iter().map(|unit| roadside.encrypted(unit.get_ref(), 1500));
         unit.filter(|_| roadside.tunnel == TunnelKind::Crosslane).find_map(|tunnel| tunnel.keys().err())
     })

@@ -40,6 +40,7 @@ mod roadside;
 mod sources;
 mod transport;
 mod tunnel_actuator;
+mod unit_directory;
 pub mod unit_tunnel;
 
 use commands::{Mptcp, connection_snapshot};
@@ -228,6 +229,7 @@ impl Driver {
                 }
                 () = or_pending(count.map(tokio::time::sleep)) => self.observe_counters(),
                 () = or_pending(wait.map(tokio::time::sleep)) => {}
+                event = or_pending(self.roadside.as_mut().map(Roadside::next_event)) => self.on_link_event(event),
                 answer = or_pending(self.resolving.as_mut().map(Resolving::answer)) => self.resolved(answer),
                 () = or_pending(retry.map(tokio::time::sleep)) => self.retry(),
                 _ = checks.tick() => self.periodic_check(),
