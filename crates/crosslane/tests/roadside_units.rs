@@ -7,11 +7,9 @@ mod program;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crosslane::control::status::UnitStatus;
 use crosslane::netlink::diag::Diag;
 use crosslane::netlink::endpoints::{EndpointSocket, Limits};
 use crosslane::netlink::links::{self, Notice};
@@ -20,10 +18,10 @@ use crosslane::testbed::emulator::Emulator;
 use crosslane::testbed::{Namespace, SERVER, Testbed, Wiring, vehicle_address};
 use crosslane::tunnel::security::PrivateKey;
 use crosslane_core::roadside::messages::UnitEntry;
-use program::agent::Agent;
+use program::agent::{Agent, units_in_slots};
 use program::controller::Controller;
 use program::links::two_links;
-use program::{CROSSLANE, ProgramOutput, can_drive, crosslane};
+use program::{can_drive, crosslane};
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 use tempfile::TempDir;
@@ -175,17 +173,6 @@ impl World {
     }
 }
 
-/// What `crosslane tunnel status` shows of the units in a slot.
-fn units(world: &World) -> Vec<UnitStatus> {
-    let mut command = Command::new(CROSSLANE);
-    command.args(["tunnel", "status", "--json"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let output: ProgramOutput = world.testbed.vehicle.spawn(&mut command).unwrap().wait_with_output().unwrap().into();
-    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{output:?}");
-    let status: Value = serde_json::from_str(&output.stdout).unwrap();
-    let units: Vec<UnitStatus> = serde_json::from_value(status["units"].clone()).unwrap();
-    units.into_iter().filter(|unit| unit.slot.is_some()).collect()
-}
-
 fn interfaces(namespace: &Namespace) -> Vec<String> {
     let present = namespace.enter(|| links::snapshot().unwrap()).unwrap();
     let names = present.into_iter().filter_map(|notice| match notice {
@@ -233,7 +220,7 @@ fn come_and_go(world: &World, configuration: &str) -> (Vec<(String, String, Stri
     eprintln!("another unit {} ms after the last CAM of the first", took.as_millis());
     exchange(&client, &server);
     assert!(!established(&world.testbed.vehicle).contains(&addresses(1001)[2].into()), "the unit that is gone");
-    for (unit, station) in units(world).iter().zip([1002, 1003]) {
+    for (unit, station) in units_in_slots(&world.testbed.vehicle).iter().zip([1002, 1003]) {
         assert_eq!((unit.station, &unit.name, unit.has_tunnel), (station, &name(station), true), "{unit:?}");
         assert!(configuration.contains(&format!("tunnel = \"{}\"", unit.kind)), "{unit:?}");
         let is_encrypted = unit.kind == "crosslane";
@@ -241,7 +228,7 @@ fn come_and_go(world: &World, configuration: &str) -> (Vec<(String, String, Stri
         assert!(unit.sent_bytes > Some(0) && unit.received_bytes > Some(0), "the handshake of a subflow: {unit:?}");
         assert!(unit.belief == "good" && unit.last_cam_s < 3.0 && (unit.rssi_dbm + 60.0).abs() < 0.1, "{unit:?}");
     }
-    assert_eq!(units(world).len(), 2);
+    assert_eq!(units_in_slots(&world.testbed.vehicle).len(), 2);
     let text = agent.read("events.jsonl");
     agent.kill();
     assert_eq!(world.left(), ["rsu2", "rsu3"], "a killed agent leaves its tunnels");

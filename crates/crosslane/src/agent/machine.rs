@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
+use std::time::Duration;
 
 use nix::unistd::{AccessFlags, Group, User, access, geteuid};
 use toml::Spanned;
@@ -24,6 +25,9 @@ pub const KERNEL_MANAGES: &str = "net.mptcp.path_manager is `kernel`: connection
                                   kernel, and this agent opens no path for them; run \
                                   `sysctl -w net.mptcp.path_manager=userspace` (before Linux 6.15: \
                                   net.mptcp.pm_type=1) and restart them";
+
+/// Longest attempt of `check` to connect to a program.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A fault of the file that shows only together with other files: the agent does
 /// not start with it.
@@ -70,6 +74,16 @@ pub fn waits(config: &Config) -> Vec<String> {
     };
     if let Some(address) = &config.observe.vanetza {
         tries.push(bind("CAMs cannot be received", address.get_ref()));
+    }
+    let connect = |what: &str, address: SocketAddr| {
+        let tried = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT);
+        tried.map(drop).map_err(|cause| format!("{what} at {address} now: {cause}"))
+    };
+    if let Some(gpsd) = &config.observe.gpsd {
+        tries.push(connect("the position cannot be received from gpsd", *gpsd.get_ref()));
+    }
+    if let Some(cam) = &config.cam {
+        tries.push(connect("CAMs cannot be sent to the MQTT broker", *cam.get_ref().broker.get_ref()));
     }
     if let Some(name) = config.service.demands.as_ref().map(Spanned::get_ref) {
         let tried = listener::try_name(name);
