@@ -2,5 +2,6 @@
 
 pub mod cam_generation;
 pub mod connection_manager;
+pub mod controller;
 pub mod messages;
 pub mod unit_paths;

@@ -21,7 +21,7 @@ pub const VXLAN_PORT: u16 = 4789;
 
 /// Configures the network namespace of the thread that opened it.
 pub struct Wiring {
-    channel: Channel,
+    pub(super) channel: Channel,
 }
 
 /// A route.
@@ -281,7 +281,7 @@ impl Wiring {
     }
 
     /// What `wanted` finds among the kernel's replies; replies that do not decode are skipped.
-    fn dump<T>(
+    pub(super) fn dump<T>(
         &mut self,
         attempt: &str,
         query: RouteNetlinkMessage,
@@ -300,7 +300,7 @@ impl Wiring {
         Ok(found)
     }
 
-    fn change(&mut self, attempt: String, message: RouteNetlinkMessage, flags: u16) -> Result<()> {
+    pub(super) fn change(&mut self, attempt: String, message: RouteNetlinkMessage, flags: u16) -> Result<()> {
         let result = self.channel.call(message, NLM_F_ACK | flags, |_| Ok(()));
         result.map_err(|cause| Error::failure(attempt, cause))
     }

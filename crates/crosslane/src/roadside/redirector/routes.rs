@@ -1,0 +1,62 @@
+//! Home addresses by routes of the kernel at the gateway.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+
+use super::{MAX_HOMES, Outcome, UnitPlace};
+use crate::error::Result;
+use crate::netlink::Wiring;
+use crate::netlink::home_route::{HomeRoute, Hop, Owner};
+
+/// Routes of the controller in the main table: `HOME/32 via NEXT_HOP`.
+pub struct Routes {
+    wiring: Wiring,
+    found: BTreeMap<Ipv4Addr, Ipv4Addr>,
+    outcomes: VecDeque<Outcome>,
+}
+
+impl Routes {
+    pub fn open() -> Result<Routes> {
+        let mut wiring = Wiring::open()?;
+        let routes = wiring.home_routes(Owner::Controller)?.into_iter();
+        let found = routes.filter_map(|route| Some((route.to.addr(), route.hop?.via))).take(MAX_HOMES).collect();
+        Ok(Routes { wiring, found, outcomes: VecDeque::from([Outcome::Ready]) })
+    }
+
+    pub fn found(&self) -> &BTreeMap<Ipv4Addr, Ipv4Addr> {
+        &self.found
+    }
+
+    pub fn lead(&mut self, home: Ipv4Addr, unit: Option<&UnitPlace>) {
+        let hop = unit.map(|unit| Hop { via: unit.next_hop, interface: None });
+        let route = HomeRoute { to: Ipv4Net::from(home), hop, table: None };
+        let done = match unit {
+            Some(_) => self.wiring.replace_home_route(Owner::Controller, &route),
+            None => self.wiring.remove_home_route(Owner::Controller, &route).map(drop),
+        };
+        let outcome = match done {
+            Ok(()) => Outcome::Led { home, unit: unit.map(|unit| unit.name.clone()) },
+            Err(fault) => {
+                let fault = match unit {
+                    Some(unit) => fault.with_remedy(format!("check the `next_hop` of unit {:?}", unit.name)),
+                    None => fault,
+                };
+                Outcome::Failed { home, fault }
+            }
+        };
+        // Whoever leads without reading loses the oldest outcomes.
+        if self.outcomes.len() >= MAX_HOMES {
+            self.outcomes.pop_front();
+        }
+        self.outcomes.push_back(outcome);
+    }
+
+    pub async fn next(&mut self) -> Outcome {
+        match self.outcomes.pop_front() {
+            Some(outcome) => outcome,
+            None => std::future::pending().await,
+        }
+    }
+}
