@@ -1,12 +1,13 @@
-//! Messages of roadside units: as UPER and as JSON of an on-board unit.
+//! Messages of roadside units: as UPER and as JSON of an on-board unit. Reports of gpsd.
 
 use std::collections::BTreeMap;
 
+use crosslane::observe::gpsd;
 use crosslane::observe::vanetza::{self, Senders};
 use crosslane_core::path::{PathId, SampleKind};
 use crosslane_sim::radio::cam;
 
-/// Reads one message in both formats.
+/// Reads one message in each format.
 pub fn run(bytes: &[u8]) {
     let senders =
         Senders { stations: BTreeMap::from([(1001, PathId(0))]), paths: BTreeMap::from([("lte".into(), PathId(1))]) };
@@ -16,6 +17,11 @@ pub fn run(bytes: &[u8]) {
             assert!((-120.0..=0.0).contains(&signal.rssi_dbm) && sample.path.0 <= 1);
         }
         Err(cause) => assert!(!cause.to_string().is_empty()),
+    }
+    if let Ok(Some(fix)) = gpsd::read(bytes) {
+        let place = fix.state.position;
+        assert!(place.is_none_or(|at| at.latitude_deg.abs() <= 90.0 && at.longitude_deg.abs() <= 180.0), "{fix:?}");
+        assert!(fix.state.heading_deg.is_none_or(|heading| (0.0..=360.0).contains(&heading)), "{fix:?}");
     }
     match cam::decode(bytes) {
         Ok(read) => {

@@ -12,18 +12,22 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use crosslane::agent::own_cams::message;
 use crosslane::clock::Clock;
 use crosslane::netlink::endpoints::{Endpoint, EndpointSocket, Limits};
 use crosslane::netlink::{PathManager, select_path_manager};
+use crosslane::observe::Fix;
 use crosslane::testbed::emulator::{EmulatedLink, Emulator, PacketRecord, packet_channel};
 use crosslane::testbed::packet::FlowTracker;
 use crosslane::testbed::{PathPlan, SERVER, Testbed, prepare_privileges, vehicle_address};
 use crosslane_core::link::{Bottleneck, DirectionParams, Link, Loss, QueueLimit};
-use crosslane_core::path::PathId;
+use crosslane_core::path::{PathId, Position};
+use crosslane_core::roadside::cam_generation::VehicleState;
 use crosslane_sim::radio::cam::{self, Cam, PASSENGER_CAR, ROADSIDE_UNIT};
 use crosslane_sim::radio::cam_vehicle::{DriveDirection, LowFrequency, Vehicle, VehicleRole};
 use crosslane_sim::record::rows::PacketRow;
 use program::can_drive;
+use program::on_board_unit;
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Link types of libpcap.
@@ -107,6 +111,14 @@ fn vehicles() -> [Cam; 2] {
 const VEHICLE_VALUES: [[i64; 8]; 2] =
     [[2713, 1389, 1, 42, 18, -15, 125, -321], [3601, 16_383, 0, 1023, 62, 161, 1023, 32_767]];
 
+/// The CAM that an on-board unit encodes from an agent's message, and its values in the order of [`VEHICLE_FIELDS`].
+fn from_agent() -> (Cam, Vec<i64>) {
+    let position = Some(Position { latitude_deg: 40.640_5, longitude_deg: -8.653_75 });
+    let state = VehicleState { position, heading_deg: Some(93.2), speed_m_s: Some(13.89) };
+    let message = message::cam(&Fix { state, unix_ms: Some(1_777_890_030_250) }, 6, false).unwrap();
+    (on_board_unit::encoded(&message), vec![932, 1389, 2, 1023, 62, 161, 1023, 32_767])
+}
+
 /// In the order of [`CAM_FIELDS`].
 fn values(cam: &Cam) -> Vec<i64> {
     let tenth_microdegrees = |degrees: Option<f64>| (degrees.unwrap() * 1e7).round() as i64;
@@ -131,7 +143,7 @@ fn pycrate_decodes_our_cams() {
         return;
     };
     let vehicles = vehicles().into_iter().zip(VEHICLE_VALUES.map(Vec::from));
-    for (cam, more) in vehicles.chain([(roadside_unit(), Vec::new())]) {
+    for (cam, more) in vehicles.chain([(roadside_unit(), Vec::new()), from_agent()]) {
         let frame = cam::encode(&cam).unwrap();
         let hex: String = frame[HEADER_BYTES..].iter().map(|byte| format!("{byte:02x}")).collect();
         let output = Command::new(&python).args(["-c", PYCRATE, &hex]).output().unwrap();
@@ -149,7 +161,7 @@ fn tshark_decodes_our_cams_in_geonetworking() {
         return;
     }
     let vehicles = vehicles().into_iter().zip(VEHICLE_VALUES.map(Vec::from));
-    for (cam, more) in vehicles.chain([(roadside_unit(), Vec::new())]) {
+    for (cam, more) in vehicles.chain([(roadside_unit(), Vec::new()), from_agent()]) {
         let frame = cam::encode(&cam).unwrap();
         let ethernet = [&[0xff; 6], &[2, 0, 0, 0, 0, 1], &[0x89, 0x47][..], &frame].concat();
         let names = format!("{CAM_FIELDS} {VEHICLE_FIELDS} _ws.malformed");

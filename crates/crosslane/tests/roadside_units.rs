@@ -16,7 +16,10 @@ use crosslane::netlink::links::{self, Notice};
 use crosslane::netlink::{PathManager, TcpState, select_path_manager};
 use crosslane::testbed::emulator::Emulator;
 use crosslane::testbed::{Namespace, SERVER, Testbed, Wiring, vehicle_address};
-use program::agent::Agent;
+use crosslane::tunnel::security::PrivateKey;
+use crosslane_core::roadside::messages::UnitEntry;
+use program::agent::{Agent, units_in_slots};
+use program::controller::Controller;
 use program::links::two_links;
 use program::{can_drive, crosslane};
 use serde_json::Value;
@@ -217,6 +220,15 @@ fn come_and_go(world: &World, configuration: &str) -> (Vec<(String, String, Stri
     eprintln!("another unit {} ms after the last CAM of the first", took.as_millis());
     exchange(&client, &server);
     assert!(!established(&world.testbed.vehicle).contains(&addresses(1001)[2].into()), "the unit that is gone");
+    for (unit, station) in units_in_slots(&world.testbed.vehicle).iter().zip([1002, 1003]) {
+        assert_eq!((unit.station, &unit.name, unit.has_tunnel), (station, &name(station), true), "{unit:?}");
+        assert!(configuration.contains(&format!("tunnel = \"{}\"", unit.kind)), "{unit:?}");
+        let is_encrypted = unit.kind == "crosslane";
+        assert_eq!((unit.liveness.as_deref() == Some("up"), unit.min_rtt_ms.is_some()), (is_encrypted, is_encrypted));
+        assert!(unit.sent_bytes > Some(0) && unit.received_bytes > Some(0), "the handshake of a subflow: {unit:?}");
+        assert!(unit.belief == "good" && unit.last_cam_s < 3.0 && (unit.rssi_dbm + 60.0).abs() < 0.1, "{unit:?}");
+    }
+    assert_eq!(units_in_slots(&world.testbed.vehicle).len(), 2);
     let text = agent.read("events.jsonl");
     agent.kill();
     assert_eq!(world.left(), ["rsu2", "rsu3"], "a killed agent leaves its tunnels");
@@ -292,6 +304,60 @@ fn several_encrypted_tunnels_to_units_work_at_once_in_one_agent() {
     assert_eq!(changes.len(), 4, "{changes:?}");
     assert!(!stderr.contains("neither encrypts"), "{stderr}");
     units.into_iter().for_each(|unit| drop(unit.end()));
+}
+
+/// What the controller announces of a unit without encryption.
+fn announced(station: u32) -> UnitEntry {
+    let [address, _, inner] = addresses(station);
+    UnitEntry { station, name: name(station), address, port: 4760, key: None, inner: (inner, 24) }
+}
+
+#[test]
+fn units_that_the_controller_announces_are_used_until_it_withdraws_them() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    world.end_tunnels("vxlan");
+    let folder = TempDir::new().unwrap();
+    let [own, controller] = ["own.key", "controller.key"].map(|name| {
+        let key = PrivateKey::generate().unwrap();
+        key.write(&folder.path().join(name)).unwrap();
+        key
+    });
+    let text = format!(
+        "{}key = \"{}\"\ncontroller = \"{SERVER}:4761\"\ncontroller_key = \"{}\"\n",
+        CONFIGURATION.replace("KIND", "vxlan"),
+        folder.path().join("own.key").display(),
+        controller.public()
+    );
+    let announce = |stations: &[u32]| {
+        let (keys, units) = ((controller.clone(), own.public()), stations.iter().map(|one| announced(*one)).collect());
+        Controller::start(&world.testbed.server, &format!("{SERVER}:4761"), keys, units)
+    };
+    let agent = world.agent(&text);
+    let (client, server) = world.connect();
+    let first = announce(&[1001, 1002]);
+    world.receive_until(&[1001, 1002]);
+    exchange(&client, &server);
+    drop(first);
+    world.receive_until(&[1001, 1002]);
+    let _second = announce(&[1002, 1003]);
+    let took = world.receive_until(&[1002, 1003]);
+    eprintln!("a unit in place of one that is withdrawn: {} ms after its last CAM", took.as_millis());
+    exchange(&client, &server);
+    let cam = br#"{"stationID": 1001, "rssi": -30}"#;
+    for _ in 0..10 {
+        world.onboard_unit.send_to(cam, "127.0.0.1:5051").unwrap();
+    }
+    world.receive_until(&[1002, 1003]);
+    let (text, stderr) = agent.end();
+    assert_eq!(world.left().len(), 0, "an agent that ends leaves nothing");
+    let closed = changes(&text).into_iter().find(|(unit, action, _)| unit == "rsu1" && action == "close");
+    assert_eq!(closed.map(|(_, _, reason)| reason).as_deref(), Some("the unit is no longer known"));
+    assert!(stderr.contains("while following the controller at 10.255.0.1:4761: "), "{stderr}");
+    assert!(stderr.contains("; the units that are known stay in use"), "{stderr}");
+    assert!(stderr.contains("following the controller works now"), "{stderr}");
 }
 
 #[test]

@@ -67,7 +67,8 @@ pub struct Cam {
 pub enum Input {
     /// A CAM arrived. Only stations of the directory count.
     Cam(Cam),
-    /// The known units. A unit that is no longer among them loses its slot.
+    /// The known units. A unit that is no longer among them loses its slot, as soon as its
+    /// path does not carry data.
     Directory(Vec<Station>),
     /// What the agent believes of a unit's path.
     Belief {
@@ -205,12 +206,6 @@ impl ConnectionManager {
 
     fn on_directory(&mut self, stations: Vec<Station>) {
         self.directory = stations.into_iter().take(MAX_UNITS).map(|station| (station.id, station.name)).collect();
-        let removed: Vec<u32> =
-            self.units.keys().copied().filter(|station| !self.directory.contains_key(station)).collect();
-        for station in removed {
-            self.close(station, Reason::plain("roadside.unknown", "the unit is no longer known"));
-            self.units.remove(&station);
-        }
     }
 
     /// Frees the slot of a unit, and returns it.
@@ -222,12 +217,23 @@ impl ConnectionManager {
         Some(slot)
     }
 
-    /// Removes units whose CAMs have stopped and that carry nothing.
-    fn remove_silent(&mut self, now: Instant) {
-        let is_due = |unit: &Unit| now >= unit.last_cam + self.params.timeout && !unit.carries();
-        let silent: Vec<u32> =
-            self.units.iter().filter(|(_, unit)| is_due(unit)).map(|(station, _)| *station).collect();
-        for station in silent {
+    /// When a unit is to be removed; never while it carries data. Its CAMs have stopped
+    /// then, or the directory lacks it.
+    fn removal(&self, station: u32, unit: &Unit) -> Option<Instant> {
+        let at =
+            if self.directory.contains_key(&station) { unit.last_cam + self.params.timeout } else { Instant::ZERO };
+        (!unit.carries()).then_some(at)
+    }
+
+    fn remove_due(&mut self, now: Instant) {
+        let is_due = |(station, unit): &(&u32, &Unit)| self.removal(**station, unit).is_some_and(|at| at <= now);
+        let due: Vec<u32> = self.units.iter().filter(is_due).map(|(station, _)| *station).collect();
+        for station in due {
+            if !self.directory.contains_key(&station) {
+                self.close(station, Reason::plain("roadside.unknown", "the unit is no longer known"));
+                self.units.remove(&station);
+                continue;
+            }
             let silence = now.since(self.units[&station].last_cam).as_secs_f64();
             let text = format!("no CAM of {} for {silence:.1} s", self.name(station));
             let inputs = [("station", f64::from(station)), ("silence_s", silence)];
@@ -258,7 +264,7 @@ impl Engine for ConnectionManager {
     }
 
     fn poll(&mut self, now: Instant) -> Option<Output> {
-        self.remove_silent(now);
+        self.remove_due(now);
         self.outputs.pop_front()
     }
 
@@ -266,8 +272,7 @@ impl Engine for ConnectionManager {
         if !self.outputs.is_empty() {
             return Some(Instant::ZERO);
         }
-        let silent = self.units.values().filter(|unit| !unit.carries());
-        silent.map(|unit| unit.last_cam + self.params.timeout).min()
+        self.units.iter().filter_map(|(station, unit)| self.removal(*station, unit)).min()
     }
 }
 

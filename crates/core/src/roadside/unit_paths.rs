@@ -7,7 +7,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::connection_manager::{Cam, ConnectionManager, Input, Output, Params, Station};
+use super::connection_manager::{Cam, ConnectionManager, Input, Output, Params, Station, Unit};
 use crate::assess::Belief;
 use crate::engine::Engine;
 use crate::path::{PathId, Sample, SampleKind, Signal};
@@ -29,6 +29,11 @@ impl UnitPaths {
         UnitPaths { manager, paths: BTreeMap::new(), last: None }
     }
 
+    /// Replaces the directory. A unit that is no longer in it keeps its path while that carries data.
+    pub fn set_directory(&mut self, now: Instant, directory: Vec<Station>) {
+        self.manager.handle(now, Input::Directory(directory));
+    }
+
     /// Processes a CAM. Returns it as a sample if its sender is a path.
     pub fn on_signal(&mut self, now: Instant, signal: Signal) -> Option<Sample> {
         let station = signal.station?;
@@ -43,6 +48,11 @@ impl UnitPaths {
         if let Some((&station, _)) = self.paths.iter().find(|(_, known)| **known == path) {
             self.manager.handle(now, Input::Belief { station, belief });
         }
+    }
+
+    /// The units in reach and those that hold a slot, by station id.
+    pub fn units(&self) -> impl Iterator<Item = (u32, &Unit)> {
+        self.manager.units()
     }
 
     /// The next decision: a unit takes a slot, or leaves it.

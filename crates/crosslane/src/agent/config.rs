@@ -18,10 +18,12 @@ use crate::observe::vanetza::Senders;
 use crate::text_file;
 use crate::tunnel::config::TunnelConfig;
 
+pub mod cam;
 mod checks;
 pub mod roadside;
 pub mod unit;
 
+use cam::CamConfig;
 use checks::Complaint;
 use roadside::RoadsideConfig;
 use unit::UnitSection;
@@ -47,6 +49,8 @@ pub struct Config {
     pub roadside: Option<Spanned<RoadsideConfig>>,
     /// What this machine is as a roadside unit, if it is one.
     pub unit: Option<Spanned<UnitSection>>,
+    /// The vehicle's own CAMs, if it sends any.
+    pub cam: Option<Spanned<CamConfig>>,
     /// Where the agent writes what it observes and does.
     #[serde(default)]
     pub log: Log,
@@ -131,6 +135,8 @@ pub struct Observe {
     /// Users of this machine whose datagrams are accepted, besides root and the
     /// agent's own user; names or numbers.
     pub vanetza_users: Vec<Spanned<String>>,
+    /// Where gpsd reports the vehicle's position; unset, it is not known.
+    pub gpsd: Option<Spanned<SocketAddr>>,
     /// Period in which the kernel is queried for its subflows' status, in ms (1 to 1000).
     pub transport_period_ms: Spanned<u32>,
 }
@@ -141,6 +147,7 @@ impl Default for Observe {
             vanetza: None,
             vanetza_from: Vec::new(),
             vanetza_users: Vec::new(),
+            gpsd: None,
             transport_period_ms: Spanned::new(0..0, 10),
         }
     }
@@ -163,8 +170,8 @@ impl Default for Log {
     }
 }
 
-/// The name of all roadside units together in `service.prefer` and `service.cost_per_gb`.
-pub const UNITS: &str = "roadside";
+/// The name of all roadside units together, also in `service.prefer` and `service.cost_per_gb`.
+pub use crate::control::protocol::UNITS;
 
 /// Maximum number of paths of an agent.
 const MAX_PATHS: usize = 16;
@@ -246,7 +253,9 @@ fn read_checked(text: &str) -> Result<Config, Complaint> {
         let cause = format!("`prefer` names {:?}, which is no path", unknown.get_ref());
         return Err((unknown.span().start, cause, "name paths of this file"));
     }
-    for check in [checks::ranges, checks::observe, checks::demands, checks::costs, roadside::check, unit::check] {
+    for check in
+        [checks::ranges, checks::observe, checks::demands, checks::costs, roadside::check, cam::check, unit::check]
+    {
         check(&config)?;
     }
     Ok(config)

@@ -1,6 +1,7 @@
 //! Packet counters of the paths' interfaces: one read of a kernel table,
 //! whose cost does not depend on the number of connections.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -52,6 +53,13 @@ impl InterfaceCounters {
         (samples, is_waiting)
     }
 
+    /// Bytes sent and received by each interface of the table.
+    pub fn bytes(&mut self) -> BTreeMap<String, [u64; 2]> {
+        let length = self.table.as_ref().map_or(0, |table| read_whole(table, &mut self.text));
+        let text = std::str::from_utf8(&self.text[..length]).unwrap_or_default();
+        text.lines().filter_map(line).map(|(name, [received, _, sent, _])| (name.into(), [sent, received])).collect()
+    }
+
     fn read(&mut self) -> Vec<Sample> {
         let length = self.table.as_ref().map_or(0, |table| read_whole(table, &mut self.text));
         let text = std::str::from_utf8(&self.text[..length]).unwrap_or_default();
@@ -74,12 +82,16 @@ fn read_whole(table: &File, text: &mut [u8]) -> usize {
 
 /// One interface's line (Linux `net/core/net-procfs.c`): bytes and packets received,
 /// six other counters, bytes and packets sent.
-fn counters(line: &str) -> Option<(&str, Counters)> {
+fn line(line: &str) -> Option<(&str, [u64; 4])> {
     let (name, numbers) = line.rsplit_once(':')?;
-    let mut numbers = numbers.split_ascii_whitespace().skip(1);
-    let received = numbers.next()?.parse().ok()?;
-    let sent = numbers.nth(7)?.parse().ok()?;
-    Some((name.trim_start(), Counters { received, sent }))
+    let numbers: Vec<u64> = numbers.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect();
+    Some((name.trim_start(), [*numbers.first()?, *numbers.get(1)?, *numbers.get(8)?, *numbers.get(9)?]))
+}
+
+/// Packets received and sent.
+fn counters(text: &str) -> Option<(&str, Counters)> {
+    let (name, [_, received, _, sent]) = line(text)?;
+    Some((name, Counters { received, sent }))
 }
 
 #[cfg(test)]
@@ -89,6 +101,7 @@ mod tests {
     #[test]
     fn packet_counters_of_an_interface_are_parsed() {
         let line = "its-g5: 1000 10    0    0    0     0          0         0  2000      20    0    0    0     0       0          0";
+        assert_eq!(super::line(line), Some(("its-g5", [1000, 10, 2000, 20])));
         assert_eq!(counters(line), Some(("its-g5", Counters { received: 10, sent: 20 })));
         for other in
             ["Inter-|   Receive  |  Transmit", " face |bytes packets errs|bytes packets", "lo: 1", "lo: a b", ""]

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
+use std::time::Duration;
 
 use nix::unistd::{AccessFlags, Group, User, access, geteuid};
 use toml::Spanned;
@@ -18,12 +19,16 @@ use crate::error::Error;
 use crate::netlink::links::{self, Notice};
 use crate::netlink::{self, PathManager, selected_path_manager};
 use crate::tun;
+use crate::tunnel::security::PrivateKey;
 
 /// Note of an agent where the kernel manages the paths.
 pub const KERNEL_MANAGES: &str = "net.mptcp.path_manager is `kernel`: connections that begin now remain managed by the \
                                   kernel, and this agent opens no path for them; run \
                                   `sysctl -w net.mptcp.path_manager=userspace` (before Linux 6.15: \
                                   net.mptcp.pm_type=1) and restart them";
+
+/// Longest attempt of `check` to connect to a program.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A fault of the file that shows only together with other files: the agent does
 /// not start with it.
@@ -32,6 +37,11 @@ pub fn refusal(config: &Config) -> Option<Error> {
     let unit = || config.unit.as_ref()?.get_ref().follower().err();
     tunnel.or_else(unit).or_else(|| {
         let roadside = config.roadside.as_ref()?.get_ref();
+        if let (Some(_), Some(key)) = (&roadside.controller, &roadside.key)
+            && let Err(fault) = PrivateKey::read(key.get_ref())
+        {
+            return Some(fault);
+        }
         let unit = roadside.units.iter().map(|unit| roadside.encrypted(unit.get_ref(), 1500));
         unit.filter(|_| roadside.tunnel == TunnelKind::Crosslane).find_map(|tunnel| tunnel.keys().err())
     })
@@ -69,6 +79,16 @@ pub fn waits(config: &Config) -> Vec<String> {
     };
     if let Some(address) = &config.observe.vanetza {
         tries.push(bind("CAMs cannot be received", address.get_ref()));
+    }
+    let connect = |what: &str, address: SocketAddr| {
+        let tried = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT);
+        tried.map(drop).map_err(|cause| format!("{what} at {address} now: {cause}"))
+    };
+    if let Some(gpsd) = &config.observe.gpsd {
+        tries.push(connect("the position cannot be received from gpsd", *gpsd.get_ref()));
+    }
+    if let Some(cam) = &config.cam {
+        tries.push(connect("CAMs cannot be sent to the MQTT broker", *cam.get_ref().broker.get_ref()));
     }
     if let Some(name) = config.service.demands.as_ref().map(Spanned::get_ref) {
         let tried = listener::try_name(name);

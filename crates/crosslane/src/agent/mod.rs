@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Interval;
 
 use crate::clock::{Clock, monotonic_ns};
-use crate::control::server::{Server, TunnelRequest, Update};
+use crate::control::server::Server;
 use crate::error::{Error, Result};
 use crate::netlink::diag::Connection;
 use crate::netlink::links::{self, Notice};
@@ -32,13 +32,16 @@ mod interfaces;
 mod journal;
 pub mod later;
 pub mod machine;
+pub mod own_cams;
 mod parts;
 pub mod ready;
+mod requests;
 mod roadside;
 mod sources;
 mod transport;
 mod tunnel_actuator;
 pub mod unit;
+mod unit_directory;
 pub mod unit_tunnel;
 
 use commands::{Mptcp, actuators, connection_snapshot};
@@ -48,6 +51,7 @@ use home_address::HomeAddress;
 use interfaces::Interfaces;
 use journal::Journal;
 use later::Missing;
+use own_cams::OwnCams;
 use parts::CHECK_PERIOD;
 use roadside::Roadside;
 use transport::SubflowPoller;
@@ -109,6 +113,7 @@ struct Driver {
     roadside: Option<Roadside>,
     home: Option<HomeAddress>,
     unit: Option<Unit>,
+    own_cams: Option<OwnCams>,
     notices: Stream<Notice>,
     interfaces: Interfaces,
     observers: Vec<Box<dyn Observer>>,
@@ -145,6 +150,7 @@ impl Driver {
             roadside: Roadside::new(&config, clock),
             home: None,
             unit: Unit::new(&config)?,
+            own_cams: None,
             notices: notices.into_stream().map_err(|cause| starting(&cause))?,
             interfaces: Interfaces::new(&config),
             observers: Vec::new(),
@@ -161,6 +167,7 @@ impl Driver {
         driver.start_home();
         driver.start_unit();
         driver.set_up_all();
+        driver.start_own_cams();
         for notice in present {
             driver.notice(&notice);
         }
@@ -186,8 +193,9 @@ impl Driver {
             let of_units = self.roadside.as_ref().and_then(Roadside::next_wakeup);
             let of_home = self.home.as_ref().map(HomeAddress::next_wakeup);
             let of_unit = self.unit.as_ref().and_then(Unit::next_wakeup);
-            let wakeups = self.engine.next_wakeup().into_iter().chain(of_units).chain(of_home).chain(of_unit);
-            let wait = wakeups.min().map(|at| at.since(now));
+            let of_cams = self.own_cams.as_ref().and_then(OwnCams::next_wakeup);
+            let wakeups = [self.engine.next_wakeup(), of_units, of_home, of_unit, of_cams];
+            let wait = wakeups.into_iter().flatten().min().map(|at| at.since(now));
             let poll = self.poller.next.since(now);
             let count = self.poller.count_at().map(|at| at.since(now));
             let observed = self.tunnel.is_some() || self.engine.subflows().next().is_some();
@@ -208,6 +216,8 @@ impl Driver {
                     Ok(Observed::Input(input)) => self.handle(input),
                     Ok(Observed::Station(signal)) if self.unit.is_some() => self.on_vehicle(signal),
                     Ok(Observed::Station(signal)) => self.on_station(signal),
+                    Ok(Observed::Fix(fix)) => self.on_fix(fix),
+                    Ok(Observed::Note(sentence)) => self.note_to_user(&sentence),
                     Err(rejected) => self.journal.rejected(&rejected),
                 },
                 arrived = or_pending(self.unit.as_mut().map(Unit::next)) => self.on_unit(arrived),
@@ -218,6 +228,7 @@ impl Driver {
                 }
                 () = or_pending(count.map(tokio::time::sleep)) => self.observe_counters(),
                 () = or_pending(wait.map(tokio::time::sleep)) => {}
+                event = or_pending(self.roadside.as_mut().map(Roadside::next_event)) => self.on_link_event(event),
                 answer = or_pending(self.resolving.as_mut().map(Resolving::answer)) => self.resolved(answer),
                 () = or_pending(retry.map(tokio::time::sleep)) => self.retry(),
                 _ = checks.tick() => self.periodic_check(),
@@ -228,6 +239,7 @@ impl Driver {
                 self.journal.fault(&fault);
                 return Err(fault);
             }
+            self.send_own_cams();
             is_busy = self.act();
         }
         if let Some(tunnel) = &self.tunnel {
@@ -281,36 +293,6 @@ impl Driver {
                 self.journal.fault(&fault);
             }
             self.handle(input);
-        }
-    }
-
-    /// Acknowledged bytes are considered at the next poll of the transport.
-    fn control(&mut self, update: &Update) {
-        update.faults.iter().for_each(|fault| self.journal.fault(fault));
-        if update.demand_changed {
-            self.pass_demand();
-        }
-        update.requests.iter().for_each(|request| self.answer(request));
-    }
-
-    fn answer(&mut self, request: &TunnelRequest) {
-        let Some(tunnel) = &self.tunnel else {
-            let rejection = Error::usage("requesting from the agent", "it has no tunnel", "query another agent");
-            return self.control.answer(request, Err(rejection));
-        };
-        let used = request.mode.map(|mode| Ok((mode, tunnel.data_plane.use_mode(mode)?))).transpose();
-        if let Ok(Some((mode, previous))) = used
-            && mode != previous
-        {
-            self.journal.tunnel_mode(mode, previous);
-        }
-        let status = used.map(|_| tunnel.status());
-        self.control.answer(request, status);
-    }
-
-    fn pass_demand(&mut self) {
-        if let Some(demand) = self.control.demand() {
-            self.handle(Input::Demand(demand));
         }
     }
 

@@ -6,24 +6,34 @@ use std::sync::Arc;
 use crosslane_core::agent::Input;
 use crosslane_core::assess::{Belief, Reason};
 use crosslane_core::path::{PathId, PathSpec, Rat, Signal};
-use crosslane_core::roadside::connection_manager::{self, Params, Station};
+use crosslane_core::roadside::connection_manager::{self, Params, Unit};
+use crosslane_core::roadside::messages::{Announcement, Role};
 use crosslane_core::roadside::unit_paths::UnitPaths;
 use crosslane_core::time::Instant;
 use toml::Spanned;
 
 use super::Driver;
-use super::config::Config;
-use super::config::roadside::{RoadsideConfig, TunnelKind};
+use super::config::roadside::{RoadsideConfig, TunnelKind, UnitConfig};
+use super::config::{Config, UNITS};
 use super::home_address::Way;
+use super::unit_directory::{UnitDirectory, station};
 use super::unit_tunnel::{self, Closing, Radio, UnitTunnel};
 use crate::clock::Clock;
-use crate::error::Result;
+use crate::control::status::UnitStatus;
+use crate::error::{Error, Result};
 use crate::observe::vanetza::Rejected;
+use crate::roadside::link::{Follower, Link, LinkEvent};
+use crate::tunnel::security::PrivateKey;
 
 /// The units, and the tunnels to those that have a slot.
 pub struct Roadside {
     config: Arc<Config>,
     clock: Clock,
+    directory: UnitDirectory,
+    /// The connection to the controller, if there is one.
+    link: Option<Link>,
+    /// Whether the user knows that it is down.
+    is_down_noted: bool,
     paths: UnitPaths,
     slots: BTreeMap<u8, Slot>,
     /// Tunnels whose interfaces are being removed.
@@ -32,7 +42,8 @@ pub struct Roadside {
 }
 
 struct Slot {
-    station: u32,
+    /// The unit, as it was when it took the slot.
+    unit: UnitConfig,
     path: PathId,
     tunnel: Option<UnitTunnel>,
     /// Whether the user knows that there is no tunnel.
@@ -44,12 +55,14 @@ impl Roadside {
     pub fn new(config: &Arc<Config>, clock: Clock) -> Option<Roadside> {
         let section = config.roadside.as_ref()?.get_ref();
         let params = Params { slots: *section.slots.get_ref(), ..Params::default() };
-        let units = section.units.iter().map(Spanned::get_ref);
-        let directory = units.map(|unit| Station { id: unit.station, name: unit.name.clone() }).collect();
-        let paths = UnitPaths::new(params, directory);
+        let directory = UnitDirectory::new(config);
+        let paths = UnitPaths::new(params, directory.units().map(station).collect());
         Some(Roadside {
             config: config.clone(),
             clock,
+            directory,
+            link: None,
+            is_down_noted: false,
             paths,
             slots: BTreeMap::new(),
             closing: Vec::new(),
@@ -59,6 +72,43 @@ impl Roadside {
 
     fn section(&self) -> Option<&RoadsideConfig> {
         self.config.roadside.as_ref().map(Spanned::get_ref)
+    }
+
+    /// The unit with this station id: of a slot, or else of the directory.
+    fn unit(&self, station: u32) -> Option<&UnitConfig> {
+        let mut held = self.slots.values().map(|slot| &slot.unit);
+        held.find(|unit| unit.station == station).or_else(|| self.directory.unit(station))
+    }
+
+    /// Connects to the controller, if there is one.
+    fn follow_controller(&mut self) -> Result<()> {
+        let Some(section) = self.config.roadside.as_ref().map(Spanned::get_ref) else { return Ok(()) };
+        let (Some(controller), Some(public), Some(key)) = (&section.controller, &section.controller_key, &section.key)
+        else {
+            return Ok(());
+        };
+        let attempt = "following the controller";
+        let controller_key = public.get_ref().parse().map_err(|cause| Error::failure(attempt, cause))?;
+        let key = PrivateKey::read(key.get_ref())?;
+        let controller = controller.get_ref().clone();
+        self.link = Some(Link::start(Follower { controller, controller_key, key, role: Role::Vehicle }));
+        Ok(())
+    }
+
+    /// The next event of the connection to the controller; pends forever without one. Safe to cancel.
+    pub async fn next_event(&mut self) -> LinkEvent {
+        super::or_pending(self.link.as_mut().map(Link::next)).await
+    }
+
+    /// Passes the directory on. A unit that holds a slot and has changed is passed on when it has left the
+    /// slot, which it does when its path does not carry data: it takes the next one as it is then.
+    fn pass_directory(&mut self, now: Instant) {
+        let is_current = |unit: &&UnitConfig| {
+            let held = self.slots.values().find(|slot| slot.unit.station == unit.station);
+            held.is_none_or(|slot| slot.unit.is_same(unit))
+        };
+        let stations = self.directory.units().filter(is_current).map(station).collect();
+        self.paths.set_directory(now, stations);
     }
 
     /// When the connection manager may decide without an input.
@@ -82,13 +132,37 @@ impl Roadside {
         let (Some(section), Some(slot), Some(radio)) = (&config.roadside, self.slots.get_mut(&slot), radio) else {
             return Ok(());
         };
-        if let Some(unit) = section.get_ref().unit(slot.station) {
-            let former = self.closing.extract_if(.., |closing| closing.is_of(&unit.name));
-            former.for_each(Closing::wait);
-            slot.tunnel = Some(UnitTunnel::open(section.get_ref(), unit, slot.path, radio, clock)?);
-            slot.is_reported = false;
-        }
+        let former = self.closing.extract_if(.., |closing| closing.is_of(&slot.unit.name));
+        former.for_each(Closing::wait);
+        slot.tunnel = Some(UnitTunnel::open(section.get_ref(), &slot.unit, slot.path, radio, clock)?);
+        slot.is_reported = false;
         Ok(())
+    }
+
+    /// Status of the units in reach; `bytes` are sent and received by each interface.
+    pub fn status(&self, now: Instant, bytes: &BTreeMap<String, [u64; 2]>) -> Vec<UnitStatus> {
+        let Some(section) = self.section() else { return Vec::new() };
+        let status = |(station, unit): (u32, &Unit)| {
+            let name = self.unit(station)?.name.clone();
+            let tunnel = unit.slot.and_then(|slot| self.slots.get(&slot)?.tunnel.as_ref());
+            let stats = tunnel.and_then(UnitTunnel::stats);
+            let bytes = tunnel.and_then(|_| bytes.get(&name));
+            Some(UnitStatus {
+                station,
+                slot: unit.slot,
+                kind: section.tunnel.name().into(),
+                belief: unit.belief.name().into(),
+                rssi_dbm: unit.rssi_dbm.into(),
+                last_cam_s: now.since(unit.last_cam).as_secs_f64(),
+                has_tunnel: tunnel.is_some(),
+                liveness: stats.as_ref().map(|stats| stats.liveness.name().into()),
+                min_rtt_ms: stats.and_then(|stats| stats.rtt).map(|rtt| rtt.as_secs_f64() * 1e3),
+                sent_bytes: bytes.map(|[sent, _]| *sent),
+                received_bytes: bytes.map(|[_, received]| *received),
+                name,
+            })
+        };
+        self.paths.units().filter_map(status).collect()
     }
 
     /// Removes every tunnel.
@@ -106,6 +180,13 @@ impl Driver {
         let Some(section) = roadside.section() else { return };
         let kind = section.tunnel;
         roadside.radio = unit_tunnel::find_radio(section).0;
+        if let Err(fault) = roadside.follow_controller() {
+            self.journal.fault(&fault);
+        }
+        // The tunnels work without requests.
+        if let Err(fault) = self.control.listen_for_tunnel(UNITS) {
+            self.journal.fault(&fault);
+        }
         match unit_tunnel::remove_former() {
             Ok(names) if names.is_empty() => {}
             Ok(names) => self.journal.note(&format!("removed what a former agent left: {}", names.join(", "))),
@@ -126,11 +207,36 @@ impl Driver {
         let now = self.clock.now();
         let station = signal.station.unwrap_or_default();
         let Some(roadside) = &mut self.roadside else { return };
-        if roadside.section().is_none_or(|section| section.unit(station).is_none()) {
+        if roadside.unit(station).is_none() {
             return self.journal.rejected(&Rejected::UnknownStation(signal));
         }
         if let Some(sample) = roadside.paths.on_signal(now, signal) {
             self.handle(sample.into());
+        }
+    }
+
+    /// The controller announced units, or is gone or back; what it announced stays while it is gone.
+    pub(super) fn on_link_event(&mut self, event: LinkEvent) {
+        let now = self.clock.now();
+        let Some(roadside) = &mut self.roadside else { return };
+        match event {
+            LinkEvent::Up => {
+                if std::mem::take(&mut roadside.is_down_noted) {
+                    self.note_to_user("following the controller works now");
+                }
+            }
+            LinkEvent::Down(fault) => {
+                roadside.is_down_noted = true;
+                self.note_to_user(&format!("{fault}; the units that are known stay in use"));
+            }
+            LinkEvent::Announcement(Announcement::Units(entries)) => {
+                let sentences = roadside.directory.announce(&entries);
+                roadside.pass_directory(now);
+                self.journal.note(&format!("the controller announces {} roadside units", entries.len()));
+                sentences.iter().for_each(|sentence| self.note_to_user(sentence));
+            }
+            // Meant for units.
+            LinkEvent::Announcement(_) => {}
         }
     }
 
@@ -151,9 +257,9 @@ impl Driver {
     fn open_slot(&mut self, slot: u8, station: u32, reason: &Reason) {
         let (Some(roadside), Some(path)) = (&mut self.roadside, self.engine.vacant()) else { return };
         let config = roadside.config.clone();
-        let unit = config.roadside.as_ref().and_then(|section| section.get_ref().unit(station));
-        let Some((unit, net)) = unit.and_then(|unit| Some((unit, unit.net()?))) else { return };
-        roadside.slots.insert(slot, Slot { station, path, tunnel: None, is_reported: false });
+        let unit = roadside.directory.unit(station).cloned();
+        let Some((net, unit)) = unit.and_then(|unit| Some((unit.net()?, unit))) else { return };
+        roadside.slots.insert(slot, Slot { unit: unit.clone(), path, tunnel: None, is_reported: false });
         let first = roadside.paths.add(station, path);
         self.journal.name_path(path, &unit.name);
         self.journal.roadside(true, (&unit.name, station), slot, reason);
@@ -178,11 +284,13 @@ impl Driver {
     }
 
     fn close_slot(&mut self, slot: u8, station: u32, reason: &Reason) {
+        let now = self.clock.now();
         let Some(roadside) = &mut self.roadside else { return };
-        let Some(Slot { path, tunnel, .. }) = roadside.slots.remove(&slot) else { return };
+        let Some(Slot { unit, path, tunnel, .. }) = roadside.slots.remove(&slot) else { return };
         roadside.paths.remove(station);
-        let name = roadside.section().and_then(|section| section.unit(station)).map(|unit| unit.name.clone());
-        self.journal.roadside(false, (&name.unwrap_or_default(), station), slot, reason);
+        // If it has changed meanwhile, it is known again now.
+        roadside.pass_directory(now);
+        self.journal.roadside(false, (&unit.name, station), slot, reason);
         self.interfaces.assign(path, None);
         self.counters.assign(path, "");
         self.handle(Input::RemovePath(path));

@@ -7,6 +7,7 @@ use crate::clock::Clock;
 use crate::error::Result;
 use crate::observe::Observer;
 use crate::observe::admission::Admission;
+use crate::observe::gpsd::Gpsd;
 use crate::observe::vanetza::Vanetza;
 
 type Opened = Result<Box<dyn Observer>>;
@@ -18,7 +19,8 @@ pub struct Source {
     pub open: fn(&Config, Clock) -> Option<Opened>,
 }
 
-pub const SOURCES: [Source; 1] = [Source { name: "listening for CAMs", open: vanetza }];
+pub const SOURCES: [Source; 2] =
+    [Source { name: "listening for CAMs", open: vanetza }, Source { name: "receiving the position", open: gpsd }];
 
 fn vanetza(config: &Config, clock: Clock) -> Option<Opened> {
     let observe = &config.observe;
@@ -32,4 +34,9 @@ fn vanetza(config: &Config, clock: Clock) -> Option<Opened> {
         clock,
     );
     Some(opened.map(|observer| Box::new(observer) as _))
+}
+
+fn gpsd(config: &Config, _: Clock) -> Option<Opened> {
+    let address = *config.observe.gpsd.as_ref()?.get_ref();
+    Some(Ok(Box::new(Gpsd::connect(address))))
 }

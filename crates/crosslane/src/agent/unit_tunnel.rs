@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 use std::thread::{self, JoinHandle};
 
 use crosslane_core::path::{PathId, PathState};
+use crosslane_core::tunnel::PathStats;
 use crosslane_core::tunnel::wire::overhead::VXLAN_BYTES;
 use ipnet::Ipv4Net;
 
@@ -235,6 +236,12 @@ impl UnitTunnel {
             return Some(Error::failure(attempt, "another program removed its interface"));
         }
         self.data_plane.as_mut().and_then(DataPlane::fault)
+    }
+
+    /// Status of an encrypted tunnel's path.
+    pub fn stats(&self) -> Option<PathStats> {
+        let peers = self.data_plane.as_ref()?.status().peers;
+        Some(peers.into_iter().next()?.paths.into_iter().next()?.1)
     }
 
     /// Errors and changes of liveness since the last call, of an encrypted tunnel to a unit.

@@ -12,11 +12,14 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use socket2::{Domain, Socket, Type};
 
-use super::protocol::{Inbox, READ_BYTES, Reply, address, flush, tunnel_name, write_demand, write_tunnel_request};
-use super::status::Status;
+use super::protocol::{
+    Inbox, READ_BYTES, Reply, UNITS, address, flush, tunnel_name, write_demand, write_tunnel_request,
+};
+use super::status::{Status, Tunnels, UnitStatus};
 use super::trust::trust;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::tunnel::config::interface;
 
 /// Longest replies to a query, in bytes: 1000 vehicles with 16 paths each take less than a third of it.
 const MAX_REPLY_BYTES: u64 = 16 << 20;
@@ -104,9 +107,25 @@ enum Answer {
     Rejected {
         error: String,
     },
-    Status(Status),
+    Tunnel {
+        #[serde(flatten)]
+        tunnel: Status,
+        #[serde(default)]
+        units: Vec<UnitStatus>,
+    },
+    Units {
+        units: Vec<UnitStatus>,
+    },
     /// What a sender wants to know.
     Other(IgnoredAny),
+}
+
+/// The name of the agent that a user means who names no interface: that of the tunnel, or else that of the tunnels to
+/// roadside units.
+pub fn default_name() -> String {
+    let tunnel = interface();
+    let has = |name: &str| connect(&tunnel_name(name)).is_ok();
+    if !has(&tunnel) && has(UNITS) { UNITS.into() } else { tunnel }
 }
 
 /// Requests the status of the tunnel with this interface, in this network namespace, after a change of its mode if
@@ -114,10 +133,11 @@ enum Answer {
 ///
 /// # Errors
 /// There is no such agent, it is another user's, or it rejects the request: one error message with the remedy.
-pub fn query_tunnel(interface: &str, mode: Option<Mode>) -> Result<Status> {
+pub fn query_tunnel(interface: &str, mode: Option<Mode>) -> Result<Tunnels> {
     let attempt = format!("querying the agent with the tunnel {interface:?}");
     let stream = connect(&tunnel_name(interface)).map_err(|cause| {
-        let remedy = "start `crosslane agent` with a [tunnel], or name its interface with --interface";
+        let remedy =
+            "start `crosslane agent` with a [tunnel] or [roadside], or name the tunnel's interface with --interface";
         match cause.kind() {
             // No interface has a name that is too long for a socket's.
             io::ErrorKind::ConnectionRefused | io::ErrorKind::InvalidInput => {
@@ -145,13 +165,14 @@ pub fn query_tunnel(interface: &str, mode: Option<Mode>) -> Result<Status> {
 }
 
 /// The status, or the error message of a rejection.
-fn exchange(mut stream: &UnixStream, request: &[u8]) -> io::Result<Result<Status, String>> {
+fn exchange(mut stream: &UnixStream, request: &[u8]) -> io::Result<Result<Tunnels, String>> {
     stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
     // An agent that rejects us may have replied and closed the connection already.
     drop(stream.write_all(request));
     for line in BufReader::new(stream.take(MAX_REPLY_BYTES)).split(b'\n') {
         match serde_json::from_slice(&line?)? {
-            Answer::Status(status) => return Ok(Ok(status)),
+            Answer::Tunnel { tunnel, units } => return Ok(Ok(Tunnels { tunnel: Some(tunnel), units })),
+            Answer::Units { units } => return Ok(Ok(Tunnels { tunnel: None, units })),
             Answer::Rejected { error } => return Ok(Err(error)),
             Answer::Other(_) => {}
         }

@@ -21,6 +21,8 @@ pub const VERSION: u32 = 1;
 pub const MAX_CLIENTS: usize = 16;
 /// Further clients of root and the agent's own user, so that a group cannot exclude them.
 pub const RESERVED_CLIENTS: usize = 8;
+/// In place of an interface: all tunnels to roadside units together.
+pub const UNITS: &str = "roadside";
 /// Longest name of a socket, in bytes (unix(7)).
 pub const MAX_NAME_BYTES: usize = 107;
 

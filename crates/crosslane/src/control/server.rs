@@ -18,7 +18,7 @@ use super::protocol::{
     AdmissionReport, Inbox, MAX_CLIENTS, MAX_LINE_BYTES, READ_BYTES, RESERVED_CLIENTS, Reply, Request, flush, line,
     read_request, tunnel_name,
 };
-use super::status::Status;
+use super::status::Tunnels;
 use super::trust::{Trust, trust};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -76,7 +76,7 @@ impl Server {
         Ok(())
     }
 
-    /// Listens for requests to the tunnel with this interface.
+    /// Listens for requests to the tunnel with this interface, or to the tunnels to roadside units.
     ///
     /// # Errors
     /// Another process listens there.
@@ -144,7 +144,7 @@ impl Server {
     }
 
     /// Sends the status, or why the request is rejected. The client may have gone.
-    pub fn answer(&mut self, request: &TunnelRequest, status: Result<Status>) {
+    pub fn answer(&mut self, request: &TunnelRequest, status: Result<Tunnels>) {
         let Some(client) = self.clients.get_mut(&request.client) else { return };
         match status {
             Ok(status) => client.send(&status),

@@ -1,10 +1,49 @@
-//! Status of a running tunnel (`docs/reference/control-socket.md`).
+//! Status of the running tunnels (`docs/reference/control-socket.md`).
 
 use crosslane_core::path::PathId;
 use crosslane_core::tunnel::{Mode, PathStats};
 use serde::{Deserialize, Serialize};
 
 use crate::tunnel::endpoint::{EndpointStatus, PeerStatusView};
+
+/// Status of an agent's tunnels.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tunnels {
+    /// Its tunnel to a gateway or to vehicles, if it has one.
+    #[serde(flatten)]
+    pub tunnel: Option<Status>,
+    /// The roadside units in reach, and the tunnels to them.
+    pub units: Vec<UnitStatus>,
+}
+
+/// Status of a roadside unit and the tunnel to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UnitStatus {
+    /// Its name, which is also that of its path and of the tunnel's interface.
+    pub name: String,
+    /// Its station id.
+    pub station: u32,
+    /// The slot that it holds; `None`: it has no path and no tunnel.
+    pub slot: Option<u8>,
+    /// Kind of the tunnel: `crosslane`, `vxlan`, `gre` or `none`.
+    pub kind: String,
+    /// What the agent believes of its path: `unknown`, `good`, `fading`, `lost` or `stalled`.
+    pub belief: String,
+    /// Smoothed RSSI of its CAMs, in dBm.
+    pub rssi_dbm: f64,
+    /// Time since its last CAM.
+    pub last_cam_s: f64,
+    /// Whether its tunnel is set up.
+    pub has_tunnel: bool,
+    /// Liveness of an encrypted tunnel, as of a [path](PathStatus); `None` for other kinds, which have none.
+    pub liveness: Option<String>,
+    /// Minimum of the recent RTTs of an encrypted tunnel; `None` while unknown.
+    pub min_rtt_ms: Option<f64>,
+    /// IP bytes sent into the tunnel since it was set up.
+    pub sent_bytes: Option<u64>,
+    /// IP bytes received from it.
+    pub received_bytes: Option<u64>,
+}
 
 /// Status of a tunnel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -3,16 +3,15 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use crosslane_core::tunnel::Mode;
 
-use super::client::query_tunnel;
-use super::status::{PathStatus, PeerStatus, Status};
+use super::client::{default_name, query_tunnel};
+use super::status::{PathStatus, PeerStatus, Status, Tunnels, UnitStatus};
 use crate::error::{Error, Result};
 use crate::output;
-use crate::tunnel::config;
 
 /// The subcommand.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Show the status of the tunnel.
+    /// Show the status of the tunnel, and of the tunnels to roadside units.
     Status(Options),
     /// Change how a vehicle's tunnel uses its paths, at once and until its agent restarts; its gateway
     /// follows.
@@ -29,9 +28,10 @@ pub enum Command {
 /// Selects the tunnel and the output format.
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// The tunnel's interface.
-    #[arg(long, value_name = "NAME", default_value_t = config::interface())]
-    interface: String,
+    /// The tunnel's interface, or `roadside` for an agent with tunnels to roadside units only; default:
+    /// crosslane0, else roadside.
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
     /// Print the status as JSON.
     #[arg(long)]
     json: bool,
@@ -52,12 +52,63 @@ pub fn run(command: &Command) -> Result<()> {
         Command::Mode { mode, options } => (Some(*mode), options),
     };
     let attempt = "printing the tunnel's status";
-    let status = query_tunnel(&options.interface, mode)?;
+    let interface = options.interface.clone().unwrap_or_else(default_name);
+    let status = query_tunnel(&interface, mode)?;
     let shown = match options.json {
         true => serde_json::to_string(&status).map_err(|cause| Error::failure(attempt, cause))? + "\n",
-        false => text(&status),
+        false => all_text(&status),
     };
     output::print(attempt, shown)
+}
+
+fn all_text(tunnels: &Tunnels) -> String {
+    let mut texts: Vec<String> = tunnels.tunnel.iter().map(text).collect();
+    if tunnels.tunnel.is_none() || !tunnels.units.is_empty() {
+        texts.push(units_text(&tunnels.units));
+    }
+    texts.join("\n")
+}
+
+fn units_text(units: &[UnitStatus]) -> String {
+    if units.is_empty() {
+        return "roadside units: none in reach\n".into();
+    }
+    let heading = UNIT_HEADING.map(str::to_owned);
+    let rows: Vec<_> = [heading].into_iter().chain(units.iter().map(unit_row)).collect();
+    output::table(&rows, UNIT_FIGURES)
+}
+
+const UNIT_COLUMNS: usize = 11;
+const UNIT_HEADING: [&str; UNIT_COLUMNS] = [
+    "unit",
+    "tunnel",
+    "belief",
+    "liveness",
+    "station",
+    "slot",
+    "RSSI dBm",
+    "last CAM s",
+    "min RTT ms",
+    "sent bytes",
+    "received bytes",
+];
+const UNIT_FIGURES: std::ops::Range<usize> = 4..UNIT_COLUMNS;
+
+fn unit_row(unit: &UnitStatus) -> [String; UNIT_COLUMNS] {
+    let number = |known: Option<u64>| known.map_or_else(|| "-".into(), |known| known.to_string());
+    [
+        unit.name.clone(),
+        if unit.has_tunnel { unit.kind.clone() } else { "-".into() },
+        unit.belief.clone(),
+        unit.liveness.clone().unwrap_or_else(|| "-".into()),
+        unit.station.to_string(),
+        number(unit.slot.map(u64::from)),
+        format!("{:.1}", unit.rssi_dbm),
+        format!("{:.1}", unit.last_cam_s),
+        unit.min_rtt_ms.map_or_else(|| "-".into(), |rtt| format!("{rtt:.1}")),
+        number(unit.sent_bytes),
+        number(unit.received_bytes),
+    ]
 }
 
 fn text(status: &Status) -> String {
@@ -150,5 +201,42 @@ its-g5  active  up             -        10.2     2.1      123456         12345  
 van: cheapest-first, never seen
 ";
         assert_eq!(text(&status), expected);
+        assert_eq!(all_text(&Tunnels { tunnel: Some(status), units: vec![] }), expected);
+    }
+
+    #[test]
+    fn a_unit_without_a_slot_has_no_tunnel_and_no_figures_of_one() {
+        let tunnelled = UnitStatus {
+            name: "rsu1".into(),
+            station: 1001,
+            slot: Some(0),
+            kind: "crosslane".into(),
+            belief: "good".into(),
+            rssi_dbm: -71.26,
+            last_cam_s: 0.04,
+            has_tunnel: true,
+            liveness: Some("up".into()),
+            min_rtt_ms: Some(4.2),
+            sent_bytes: Some(1400),
+            received_bytes: Some(52),
+        };
+        let waiting = UnitStatus {
+            name: "rsu2".into(),
+            slot: None,
+            belief: "unknown".into(),
+            has_tunnel: false,
+            liveness: None,
+            min_rtt_ms: None,
+            sent_bytes: None,
+            received_bytes: None,
+            ..tunnelled.clone()
+        };
+        let expected = "\
+unit  tunnel     belief   liveness  station  slot  RSSI dBm  last CAM s  min RTT ms  sent bytes  received bytes
+rsu1  crosslane  good     up           1001     0     -71.3         0.0         4.2        1400              52
+rsu2  -          unknown  -            1001     -     -71.3         0.0           -           -               -
+";
+        assert_eq!(all_text(&Tunnels { tunnel: None, units: vec![tunnelled, waiting] }), expected);
+        assert_eq!(all_text(&Tunnels { tunnel: None, units: vec![] }), "roadside units: none in reach\n");
     }
 }

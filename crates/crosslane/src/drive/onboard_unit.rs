@@ -12,8 +12,9 @@ use crate::observe::vanetza::PORT;
 
 /// Id of the vehicle's own station.
 const VEHICLE_STATION: u32 = 1;
-/// Value of an unknown speed or heading in the JSON of vanetza-nap.
-const UNAVAILABLE: f64 = -1.0;
+/// Values of an unknown heading and speed in the JSON of vanetza-nap: those of TS 102 894-2, not scaled.
+const HEADING_UNAVAILABLE: f64 = 3601.0;
+const SPEED_UNAVAILABLE: f64 = 16_383.0;
 
 /// The on-board unit. Its socket belongs to the namespace of the thread that
 /// created it.
@@ -47,7 +48,13 @@ impl OnBoardUnit {
 }
 
 fn message(unix_s: f64, cam: &cam::Cam, packet_size: usize, rssi_dbm: f64) -> Value {
-    let (speed_m_s, heading_deg) = cam.vehicle.map_or((None, None), |vehicle| (vehicle.speed_m_s, vehicle.heading_deg));
+    let high_frequency = match cam.vehicle {
+        Some(vehicle) => json!({ "basicVehicleContainerHighFrequency": {
+            "heading": { "headingValue": vehicle.heading_deg.unwrap_or(HEADING_UNAVAILABLE) },
+            "speed": { "speedValue": vehicle.speed_m_s.unwrap_or(SPEED_UNAVAILABLE) },
+        } }),
+        None => json!({ "rsuContainerHighFrequency": {} }),
+    };
     json!({
         "timestamp": unix_s,
         "newInfo": true,
@@ -58,7 +65,7 @@ fn message(unix_s: f64, cam: &cam::Cam, packet_size: usize, rssi_dbm: f64) -> Va
         "receiverType": cam::PASSENGER_CAR,
         "packet_size": packet_size,
         "fields": {
-            "header": { "protocolVersion": cam.protocol_version, "messageID": 2, "stationID": cam.station_id },
+            "header": { "protocolVersion": cam.protocol_version, "messageId": 2, "stationId": cam.station_id },
             "cam": {
                 "generationDeltaTime": cam.generation_delta_time,
                 "camParameters": {
@@ -66,10 +73,7 @@ fn message(unix_s: f64, cam: &cam::Cam, packet_size: usize, rssi_dbm: f64) -> Va
                         "stationType": cam.station_type,
                         "referencePosition": { "latitude": cam.latitude_deg, "longitude": cam.longitude_deg },
                     },
-                    "highFrequencyContainer": {
-                        "speed": { "speedValue": speed_m_s.unwrap_or(UNAVAILABLE) },
-                        "heading": { "headingValue": heading_deg.unwrap_or(UNAVAILABLE) },
-                    },
+                    "highFrequencyContainer": high_frequency,
                 },
             },
         },
@@ -88,6 +92,29 @@ mod tests {
     use super::*;
     use crate::observe::vanetza::{Senders, read};
     use crosslane_core::path::{PathId, Position, SampleKind, Signal};
+    use crosslane_sim::radio::cam_vehicle::Vehicle;
+
+    #[test]
+    fn a_vehicle_is_reported_as_by_vanetza_nap() {
+        let mut car = cam::Cam {
+            protocol_version: 2,
+            station_id: 7,
+            station_type: cam::PASSENGER_CAR,
+            generation_delta_time: 5,
+            latitude_deg: Some(41.0),
+            longitude_deg: Some(-8.0),
+            vehicle: Some(Vehicle::forward(Some(90.5), None)),
+        };
+        let high = |cam: &cam::Cam| {
+            let message = message(0.0, cam, 85, -70.0);
+            message["fields"]["cam"]["camParameters"]["highFrequencyContainer"].clone()
+        };
+        let values = &high(&car)["basicVehicleContainerHighFrequency"];
+        assert_eq!(values["heading"]["headingValue"], 90.5);
+        assert_eq!(values["speed"]["speedValue"], 16_383.0, "not known");
+        car.vehicle = None;
+        assert_eq!(high(&car), json!({ "rsuContainerHighFrequency": {} }));
+    }
 
     #[test]
     fn the_agent_reads_what_the_on_board_unit_sends() {

@@ -7,8 +7,10 @@ use std::task::Poll;
 
 use crosslane_core::agent::Input;
 use crosslane_core::path::Signal;
+use crosslane_core::roadside::cam_generation::VehicleState;
 
 pub mod admission;
+pub mod gpsd;
 pub mod vanetza;
 
 /// What a source observed.
@@ -17,6 +19,19 @@ pub enum Observed {
     Input(Input),
     /// A CAM of a station that no path names: perhaps of a roadside unit.
     Station(Signal),
+    /// Position, heading and speed of the vehicle.
+    Fix(Fix),
+    /// A sentence for the user: a source failed, or works again.
+    Note(String),
+}
+
+/// What a satellite receiver reports.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fix {
+    /// State of the vehicle; without a position there is no fix.
+    pub state: VehicleState,
+    /// Its time, in ms since 1970 (UTC); none if not known.
+    pub unix_ms: Option<u64>,
 }
 
 impl<T: Into<Input>> From<T> for Observed {

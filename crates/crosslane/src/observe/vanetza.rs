@@ -194,6 +194,35 @@ mod tests {
         assert_eq!(sample, Sample { path: PathId(0), kind });
     }
 
+    /// A vehicle's CAM with both containers, as a roadside unit's vanetza-nap passes it on (version of
+    /// September 2025).
+    const VEHICLE_CAM: &str = r#"{"fields": {"header": {"protocolVersion": 2, "messageId": 2, "stationId": 175},
+        "cam": {"generationDeltaTime": 13190, "camParameters": {
+        "basicContainer": {"stationType": 5, "referencePosition": {"latitude": 40.6283493, "longitude": -8.6543903,
+        "positionConfidenceEllipse": {"semiMajorAxisLength": 4095, "semiMinorAxisLength": 4095,
+        "semiMajorAxisOrientation": 3601}, "altitude": {"altitudeValue": 800001.0, "altitudeConfidence": 15}}},
+        "highFrequencyContainer": {"basicVehicleContainerHighFrequency": {
+        "heading": {"headingValue": 153.0, "headingConfidence": 127.0},
+        "speed": {"speedValue": 8.69, "speedConfidence": 127.0}, "driveDirection": 2, "vehicleWidth": 62.0}},
+        "lowFrequencyContainer": {"basicVehicleContainerLowFrequency": {"vehicleRole": 0, "pathHistory": []}}}}},
+        "timestamp": 1758550910.673478, "newInfo": true, "rssi": -74, "stationID": 175,
+        "stationAddr": "6e:06:e0:01:00:af", "receiverID": 229, "receiverType": 15, "packet_size": 104,
+        "test": {"channel_frequency": 5860, "channel_busy_time": 0.000509}}"#;
+
+    #[test]
+    fn a_vehicles_cam_states_its_station_signal_and_position_at_a_unit() {
+        let sender = Some(Position { latitude_deg: 40.6283493, longitude_deg: -8.6543903 });
+        let expected = Signal { rssi_dbm: -74.0, station: Some(175), sender, ..Signal::default() };
+        let in_header_only = VEHICLE_CAM.replace("\"stationID\": 175,", "");
+        // A passenger car, a bus, and versions with the station in the header only.
+        for text in [VEHICLE_CAM, &VEHICLE_CAM.replace("\"stationType\": 5", "\"stationType\": 6"), &in_header_only] {
+            match read(text.as_bytes(), &senders()) {
+                Err(Rejected::UnknownStation(signal)) => assert_eq!(signal, expected),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
     #[test]
     fn a_message_of_another_radio_names_its_path() {
         let message = br#"{"type": "radio", "path": "lte", "rssi": -95.5, "rsrq": -11, "sinr": 7.5}"#;

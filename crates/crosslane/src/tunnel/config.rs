@@ -151,10 +151,7 @@ impl TunnelConfig {
     fn check_ports(&self) -> Result<(), Complaint> {
         if let Some(gateway) = &self.gateway {
             let (place, name) = (gateway.span().start, gateway.get_ref());
-            let port = name.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
-            // Colons belong to the address unless it is in brackets.
-            let whole = |host: &str| !host.is_empty() && (!host.contains(':') || host.ends_with(']'));
-            if !port.is_some_and(|(host, port)| port > 0 && whole(host)) {
+            if !has_port(name) {
                 let cause = format!("the gateway {name:?} has no port");
                 let remedy = "give an address and a port, as \"192.0.2.1:4760\" or \"[2001:db8::1]:4760\"";
                 return Err((place, cause, remedy));
@@ -305,6 +302,14 @@ impl TunnelConfig {
         }
         Ok(Some((private, peers)))
     }
+}
+
+/// Whether a host, an address or a name, is followed by a port.
+pub fn has_port(name: &str) -> bool {
+    let port = name.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
+    // Colons belong to the address unless it is in brackets.
+    let whole = |host: &str| !host.is_empty() && (!host.contains(':') || host.ends_with(']'));
+    port.is_some_and(|(host, port)| port > 0 && whole(host))
 }
 
 /// The first address of a gateway's name; blocks as long as name servers do.

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crosslane::control::status::UnitStatus;
 use crosslane::testbed::Namespace;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use super::CROSSLANE;
+use super::{CROSSLANE, ProgramOutput};
 
 /// A running agent; dropping it kills the process.
 pub struct Agent {
@@ -90,6 +91,17 @@ pub fn command(workdir: &Path, configuration: &str, events: &Path, ready: &Path)
     command.arg("agent").arg("--config").arg(file).env("NOTIFY_SOCKET", ready);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(workdir.join("stderr")).unwrap());
     command
+}
+
+/// What `crosslane tunnel status` shows of the units in a slot.
+pub fn units_in_slots(vehicle: &Namespace) -> Vec<UnitStatus> {
+    let mut command = Command::new(CROSSLANE);
+    command.args(["tunnel", "status", "--json"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output: ProgramOutput = vehicle.spawn(&mut command).unwrap().wait_with_output().unwrap().into();
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{output:?}");
+    let status: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+    let units: Vec<UnitStatus> = serde_json::from_value(status["units"].clone()).unwrap();
+    units.into_iter().filter(|unit| unit.slot.is_some()).collect()
 }
 
 /// Sets an interface down.

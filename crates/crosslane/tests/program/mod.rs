@@ -3,8 +3,10 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub mod agent;
+pub mod controller;
 pub mod drive;
 pub mod links;
+pub mod on_board_unit;
 pub mod tunnelled;
 
 use std::path::Path;

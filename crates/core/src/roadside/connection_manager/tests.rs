@@ -114,11 +114,17 @@ fn stations_that_the_directory_lacks_take_no_room() {
 }
 
 #[test]
-fn a_unit_that_is_no_longer_known_loses_its_slot() {
-    let mut manager = manager(4, [1, 2]);
+fn a_unit_that_is_no_longer_known_loses_its_slot_when_it_carries_nothing() {
+    let mut manager = manager(4, [1, 2, 3]);
     cam(&mut manager, 0, 1, -80.0);
+    cam(&mut manager, 0, 2, -80.0);
     believe(&mut manager, 1, Belief::Good);
-    manager.handle(Instant::ZERO, Input::Directory(vec![Station { id: 2, name: "rsu2".into() }]));
+    manager.handle(Instant::ZERO, Input::Directory(vec![Station { id: 3, name: "rsu3".into() }]));
+    assert_eq!(manager.next_wakeup(), Some(Instant::ZERO));
+    assert_eq!(brief(&outputs(&mut manager, Instant::ZERO)), [(false, 2, 1)], "the other carries data");
+    assert_eq!(manager.next_wakeup(), None);
+    assert_eq!(brief(&cam(&mut manager, 10, 2, -40.0)), [], "its CAMs open nothing");
+    believe(&mut manager, 1, Belief::Lost);
     assert_eq!(brief(&outputs(&mut manager, Instant::ZERO)), [(false, 1, 0)]);
     assert_eq!(manager.units().count(), 0);
 }
@@ -179,7 +185,7 @@ fn any_step() -> impl Strategy<Value = (u64, Input, bool)> {
 
 proptest! {
     #[test]
-    fn any_inputs_keep_each_slot_with_one_unit_of_the_directory(
+    fn any_inputs_keep_each_slot_with_one_unit_that_is_known_or_carries_data(
         slots in 0_u8..20,
         steps in prop::collection::vec(any_step(), 0..200),
     ) {
@@ -208,7 +214,7 @@ proptest! {
                     }
                 }
             }
-            prop_assert!(held.values().all(|station| known.contains(station)));
+            prop_assert!(manager.units().all(|(station, unit)| known.contains(&station) || unit.carries()));
             let shown: BTreeMap<u8, u32> =
                 manager.units().filter_map(|(station, unit)| Some((unit.slot?, station))).collect();
             prop_assert_eq!(&shown, &held);

@@ -13,7 +13,8 @@ use toml::Spanned;
 use super::checks::Complaint;
 use super::{Config, MAX_PATHS, UNITS};
 use crate::tun::check_name;
-use crate::tunnel::config::{Prefix, TunnelConfig};
+use crate::tunnel::config::{Prefix, TunnelConfig, has_port};
+use crate::tunnel::security::PublicKey;
 
 /// Maximum number of units.
 const MAX_UNITS: usize = 1000;
@@ -34,10 +35,14 @@ pub struct RoadsideConfig {
     /// Maximum number of units with a tunnel at the same time (1 to 16, with the paths).
     #[serde(default = "slots")]
     pub slots: Spanned<u8>,
-    /// File of our private key, for `tunnel = "crosslane"`.
+    /// File of our private key, for `tunnel = "crosslane"` and for the controller.
     pub key: Option<Spanned<PathBuf>>,
     /// The vehicle's home address, for traffic that knows no MPTCP: an IPv4 address with a prefix of 32 bits.
     pub home: Option<Spanned<Prefix>>,
+    /// Address or name, and port, of the controller that announces further units.
+    pub controller: Option<Spanned<String>>,
+    /// The controller's public key.
+    pub controller_key: Option<Spanned<String>>,
     /// The units.
     #[serde(default, rename = "unit")]
     pub units: Vec<Spanned<UnitConfig>>,
@@ -59,6 +64,16 @@ pub enum TunnelKind {
 }
 
 impl TunnelKind {
+    /// The name in configurations and status.
+    pub fn name(self) -> &'static str {
+        match self {
+            TunnelKind::Vxlan => "vxlan",
+            TunnelKind::Gre => "gre",
+            TunnelKind::Crosslane => "crosslane",
+            TunnelKind::None => "none",
+        }
+    }
+
     /// True for the kernel's tunnels, which neither encrypt nor authenticate.
     pub fn is_of_kernel(self) -> bool {
         matches!(self, TunnelKind::Vxlan | TunnelKind::Gre)
@@ -107,6 +122,13 @@ impl UnitConfig {
         }
     }
 
+    /// Whether nothing differs.
+    pub fn is_same(&self, other: &UnitConfig) -> bool {
+        let key = |unit: &UnitConfig| unit.key.as_ref().map(|key| key.get_ref().clone());
+        let details = |unit: &UnitConfig| (unit.station, unit.address, unit.port, unit.inner.get_ref().0, key(unit));
+        self.name == other.name && details(self) == details(other)
+    }
+
     /// The VXLAN network: the low 24 bits of the station id.
     pub fn network(&self) -> u32 {
         self.station & 0x00ff_ffff
@@ -139,11 +161,6 @@ impl RoadsideConfig {
             IpAddr::V6(_) => None,
         }
     }
-
-    /// The unit with this station id.
-    pub fn unit(&self, station: u32) -> Option<&UnitConfig> {
-        self.units.iter().map(Spanned::get_ref).find(|unit| unit.station == station)
-    }
 }
 
 /// What does not depend on the machine.
@@ -164,12 +181,14 @@ pub(super) fn check(config: &Config) -> Result<(), Complaint> {
         let cause = format!("{slots} slots, with {left} left of {MAX_PATHS} paths");
         return Err((roadside.slots.span().start.max(place), cause, "give `slots` from 1 to what is left"));
     }
-    if !(1..=MAX_UNITS).contains(&roadside.units.len()) {
+    let least = usize::from(roadside.controller.is_none());
+    if !(least..=MAX_UNITS).contains(&roadside.units.len()) {
         let cause = format!("[roadside] has {} units", roadside.units.len());
-        return Err((place, cause, "give 1 to 1000 [[roadside.unit]]"));
+        return Err((place, cause, "give 1 to 1000 [[roadside.unit]], or the `controller` that announces them"));
     }
     check_key(roadside, place)?;
     check_home(config, roadside)?;
+    check_controller(roadside)?;
     for (number, unit) in roadside.units.iter().enumerate() {
         check_unit(config, roadside, unit)?;
         let others = roadside.units[..number].iter().map(Spanned::get_ref);
@@ -201,11 +220,54 @@ fn check_key(roadside: &RoadsideConfig, place: usize) -> Result<(), Complaint> {
             let remedy = "give roadside.key (made by `crosslane keygen --out FILE`), or tunnel = \"vxlan\" for none";
             Err((place, "the tunnels to the units have no `key`".into(), remedy))
         }
-        (Some(key), false) => {
+        (Some(key), false) if roadside.controller.is_none() => {
             Err((key.span().start, "a `key`, which only tunnels of kind crosslane use".into(), KEY_REMEDY))
         }
         _ => Ok(()),
     }
+}
+
+fn check_controller(roadside: &RoadsideConfig) -> Result<(), Complaint> {
+    let (controller, key) = match (&roadside.controller, &roadside.controller_key) {
+        (None, None) => return Ok(()),
+        (Some(controller), Some(key)) => (controller, key),
+        (Some(controller), None) => {
+            let remedy = "give it what `crosslane keygen --public FILE` prints for the controller's key";
+            return Err((controller.span().start, "the controller has no `controller_key`".into(), remedy));
+        }
+        (None, Some(key)) => {
+            let cause = "`controller_key` without `controller`".into();
+            return Err((key.span().start, cause, "give the controller's address and port, or leave it out"));
+        }
+    };
+    let place = controller.span().start;
+    if !has_port(controller.get_ref()) {
+        let cause = format!("the controller {:?} has no port", controller.get_ref());
+        return Err((place, cause, "give an address and a port, as \"192.0.2.1:4761\""));
+    }
+    if let Err(fault) = key.get_ref().parse::<PublicKey>() {
+        let cause = format!("{:?} is no public key: {fault}", key.get_ref());
+        return Err((key.span().start, cause, "give what `crosslane keygen --public FILE` prints for the controller"));
+    }
+    if roadside.key.is_none() {
+        let remedy =
+            "give roadside.key (made by `crosslane keygen --out FILE`): by it the controller knows the vehicle";
+        return Err((place, "a `controller` without a `key`".into(), remedy));
+    }
+    Ok(())
+}
+
+/// Why a unit that the controller announces cannot be used; `others` are used already.
+pub fn refusal<'a>(
+    config: &Config,
+    mut others: impl Iterator<Item = &'a UnitConfig>,
+    unit: &UnitConfig,
+) -> Option<String> {
+    let roadside = config.roadside.as_ref()?.get_ref();
+    let unit = Spanned::new(0..0, unit.clone());
+    let checked = check_unit(config, roadside, &unit)
+        .and_then(|()| others.try_for_each(|other| differ(roadside.tunnel, other, &unit)));
+    checked.err().map(|(_, cause, _)| cause)
 }
 
 /// Remedy for a key that is not used.
@@ -273,111 +335,29 @@ fn check_inner(config: &Config, unit: &UnitConfig) -> Result<(), Complaint> {
 
 fn differ(kind: TunnelKind, one: &UnitConfig, unit: &Spanned<UnitConfig>) -> Result<(), Complaint> {
     let (place, two) = (unit.span().start, unit.get_ref());
-    let names = format!("units {:?} and {:?} have", one.name, two.name);
+    // Not composed in advance: a controller may announce a thousand units.
+    let names = || format!("units {:?} and {:?} have", one.name, two.name);
     if one.station == two.station {
-        return Err((place, format!("{names} the station id {}", two.station), "give each unit its own"));
+        return Err((place, format!("{} the station id {}", names(), two.station), "give each unit its own"));
     }
     if one.name == two.name {
         return Err((place, format!("two units are named {:?}", two.name), "give each unit a different name"));
     }
     if kind == TunnelKind::Vxlan && one.network() == two.network() {
-        let cause = format!("{names} the same VXLAN network, the low 24 bits of the station id");
+        let cause = format!("{} the same VXLAN network, the low 24 bits of the station id", names());
         return Err((place, cause, "give one of them another station id"));
     }
     if one.address == two.address && kind != TunnelKind::None {
-        return Err((place, format!("{names} the address {}", two.address), "give each unit its own"));
+        return Err((place, format!("{} the address {}", names(), two.address), "give each unit its own"));
     }
     if let (Some(a), Some(b)) = (one.net(), two.net())
         && (a.contains(&b.network()) || b.contains(&a.network()))
     {
-        let cause = format!("{names} prefixes that overlap: {} and {}", a.trunc(), b.trunc());
+        let cause = format!("{} prefixes that overlap: {} and {}", names(), a.trunc(), b.trunc());
         return Err((two.inner.span().start, cause, "give each unit a separate prefix"));
     }
     Ok(())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::parse;
-
-    const KEY: &str = "wZzyuoHAp9fWVjyaCgnQ2Tb0Tr9ne0ZcF1i5cW0h5kE=";
-    const GOOD: &str = r#"
-[[path]]
-name = "lte"
-rat = "lte"
-[service]
-prefer = ["roadside"]
-[observe]
-vanetza = "127.0.0.1:5051"
-[strategy]
-name = "threshold"
-[roadside]
-interface = "its-g5"
-tunnel = "vxlan"
-slots = 2
-[[roadside.unit]]
-station = 1001
-name = "rsu1"
-address = "10.80.0.11"
-inner = "10.81.0.2/24"
-[[roadside.unit]]
-station = 1002
-name = "rsu2"
-address = "10.80.0.12"
-inner = "10.82.0.2/24"
-"#;
-
-    #[test]
-    fn units_precede_the_paths_if_they_are_preferred() {
-        let config = parse(GOOD).unwrap_or_else(|fault| panic!("line {}: {}", fault.line, fault.cause));
-        assert_eq!((config.unit_rank(), config.ranks()), (0, vec![1]));
-        let config = parse(&GOOD.replace("prefer = [\"roadside\"]", "")).ok().expect("readable");
-        assert_eq!((config.unit_rank(), config.ranks()), (1, vec![0]));
-    }
-
-    #[test]
-    fn without_tunnels_neither_the_radio_nor_the_address_of_a_unit_is_needed() {
-        let none = GOOD.replace("tunnel = \"vxlan\"", "tunnel = \"none\"").replace("interface = \"its-g5\"\n", "");
-        let lines = none.lines().filter(|line| !line.starts_with("address"));
-        let text: String = lines.map(|line| format!("{line}\n")).collect();
-        assert!(parse(&text).is_ok());
-        assert!(parse(&text.replace("\"none\"", "\"gre\"")).is_err());
-    }
-
-    #[test]
-    fn a_fault_of_the_units_names_its_line_and_what_to_do() {
-        let key = format!("inner = \"10.82.0.2/24\"\nkey = \"{KEY}\"");
-        let cases = [
-            ("station = 1002", "station = 1001", 20, "units \"rsu1\" and \"rsu2\" have the station id 1001"),
-            ("inner = \"10.82.0.2/24\"", "inner = \"10.81.0.9/16\"", 24, "prefixes that overlap"),
-            ("inner = \"10.82.0.2/24\"", "inner = \"10.82.0.1/24\"", 24, "whose first address"),
-            ("inner = \"10.82.0.2/24\"", "inner = \"10.82.0.2/31\"", 24, "no IPv4 prefix of at most 30 bits"),
-            ("inner = \"10.82.0.2/24\"", "inner = \"fd82::2/64\"", 24, "no IPv4 prefix"),
-            ("inner = \"10.82.0.2/24\"", "inner = \"10.80.0.2/24\"", 24, "contains an address outside"),
-            ("name = \"rsu2\"", "name = \"rsu1\"", 20, "two units are named"),
-            ("name = \"rsu2\"", "name = \"lte\"", 20, "that of a path"),
-            ("name = \"rsu2\"", "name = \"roadside unit 2\"", 20, "is invalid"),
-            ("address = \"10.80.0.12\"", "address = \"10.80.0.11\"", 20, "the address 10.80.0.11"),
-            ("address = \"10.80.0.12\"", "", 20, "has no `address`"),
-            ("station = 1002", "station = 16778217", 20, "the same VXLAN network"),
-            ("tunnel = \"vxlan\"", "tunnel = \"ipip\"", 13, "unknown variant `ipip`"),
-            ("tunnel = \"vxlan\"", "tunnel = \"crosslane\"", 11, "have no `key`"),
-            ("tunnel = \"vxlan\"", "tunnel = \"crosslane\"\nkey = \"own.key\"", 16, "unit \"rsu1\" has no `key`"),
-            ("tunnel = \"vxlan\"", "tunnel = \"vxlan\"\nkey = \"own.key\"", 14, "only tunnels of kind"),
-            ("inner = \"10.82.0.2/24\"", &key, 25, "only tunnels of kind"),
-            ("slots = 2", "slots = 16", 14, "16 slots, with 15 left of 16 paths"),
-            ("slots = 2", "slots = 0", 14, "0 slots"),
-            ("slots = 2", "home = \"10.99.0.0/24\"", 14, "the home address 10.99.0.0/24 is no IPv4 host"),
-            ("slots = 2", "home = \"fd99::7/128\"", 14, "is no IPv4 host"),
-            ("slots = 2", "home = \"10.82.0.9/32\"", 14, "belongs to a unit"),
-            ("vanetza = \"127.0.0.1:5051\"", "", 11, "no CAM of a unit would arrive"),
-            ("rat = \"lte\"", "rat = \"lte\"\nstations = [1001]", 16, "one of a path's `stations`"),
-        ];
-        for (good, bad, line, expected) in cases {
-            let fault = parse(&GOOD.replacen(good, bad, 1)).err().unwrap_or_else(|| panic!("{bad} was accepted"));
-            assert!(fault.cause.contains(expected), "{bad}: {}", fault.cause);
-            assert_eq!(fault.line, line, "{bad}: {}", fault.cause);
-            assert!(!fault.remedy.is_empty());
-        }
-    }
-}
+mod tests;

@@ -12,9 +12,9 @@ use crosslane_core::tunnel::Mode;
 use super::super::client::query_tunnel;
 use super::super::protocol::{MAX_CLIENTS, MAX_LINE_BYTES, RESERVED_CLIENTS, Reply};
 use super::super::server::Server;
-use super::super::status::{PeerStatus, Status, path_name};
+use super::super::status::{PeerStatus, Status, Tunnels, UnitStatus, path_name};
 use crate::clock::Clock;
-use crate::error::Error;
+use crate::error::{Error, Result};
 
 /// A user without rights.
 const UNPRIVILEGED: u32 = 65_534;
@@ -25,7 +25,7 @@ fn named(test: &str) -> String {
 }
 
 /// A status with this number of vehicles, more than 1 kB each.
-fn status(peers: usize, mode: Mode) -> Status {
+fn status(peers: usize, mode: Mode) -> Tunnels {
     let name = |number: usize| format!("vehicle {number} {}", "x".repeat(1000));
     let peer = |number| PeerStatus {
         name: name(number),
@@ -36,7 +36,9 @@ fn status(peers: usize, mode: Mode) -> Status {
         paths: vec![],
     };
     let peers = (0..peers).map(peer).collect();
-    Status { interface: "crosslane0".into(), role: "gateway".into(), encrypted: true, mtu_bytes: 1432, peers }
+    let (interface, role) = ("crosslane0".into(), "gateway".into());
+    let tunnel = Some(Status { interface, role, encrypted: true, mtu_bytes: 1432, peers });
+    Tunnels { tunnel, units: vec![] }
 }
 
 /// Runs `work` while requests are answered as by an agent: with a status of
@@ -52,10 +54,19 @@ fn answered_with<T: Send + 'static>(
     peers: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> T {
-    let answer = |mode: Option<Mode>| match mode {
+    let answer = move |mode: Option<Mode>| match mode {
         Some(Mode::Standby) => Err(Error::usage("changing it", "this one does not", "leave it")),
         mode => Ok(status(peers, mode.unwrap_or_default())),
     };
+    answered_by(group, interface, answer, work)
+}
+
+fn answered_by<T: Send + 'static>(
+    group: Option<u32>,
+    interface: &str,
+    answer: impl Fn(Option<Mode>) -> Result<Tunnels>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
         let mut server = Server::new(Clock::start(), group);
         server.listen_for_tunnel(interface).unwrap();
@@ -123,6 +134,32 @@ fn a_status_is_returned_and_a_mode_is_changed_or_rejected() {
 }
 
 #[test]
+fn an_agent_with_tunnels_to_units_only_answers_with_these() {
+    let name = named("units");
+    let of = name.clone();
+    let unit = UnitStatus {
+        name: "rsu1".into(),
+        station: 1001,
+        slot: Some(0),
+        kind: "gre".into(),
+        belief: "fading".into(),
+        rssi_dbm: -80.0,
+        last_cam_s: 0.5,
+        has_tunnel: true,
+        liveness: None,
+        min_rtt_ms: None,
+        sent_bytes: Some(1),
+        received_bytes: None,
+    };
+    for tunnel in [None, status(1, Mode::Aggregate).tunnel] {
+        let expected = Tunnels { tunnel, units: vec![unit.clone()] };
+        let (of, sent) = (of.clone(), expected.clone());
+        let received = answered_by(None, &name, move |_| Ok(sent.clone()), move || query_tunnel(&of, None));
+        assert_eq!(received.unwrap(), expected);
+    }
+}
+
+#[test]
 fn an_invalid_request_is_answered_with_an_error_and_the_connection_is_closed() {
     let long = format!("{{\"mode\": \"{}\"}}", "x".repeat(MAX_LINE_BYTES));
     let cases = [
@@ -180,7 +217,7 @@ fn a_client_that_never_reads_blocks_no_other() {
                 stream
             })
             .collect();
-        assert_eq!(query_tunnel(&of, None).unwrap().peers.len(), 2000);
+        assert_eq!(query_tunnel(&of, None).unwrap().tunnel.map(|tunnel| tunnel.peers.len()), Some(2000));
         drop(unread);
     });
 }
