@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use crosslane::error::Error;
-use crosslane::import::{self, Cut, Operator, Source, import, import_file, import_named};
+use crosslane::import::{self, Cut, Imc23Operator, Operator, Source, import, import_file, import_named};
 use proptest::prelude::*;
 
 const PAM_HEADER: &str = "TIME_STAMP_x,ULtput_x,modified_tech_x,handover_status_x,\
@@ -21,6 +21,13 @@ fn feup(rows: &[&str]) -> String {
 
 fn ap2() -> Source {
     Source::Feup("ap2".into())
+}
+
+const PINGS_HEADER: &str = "t_s,operator,rtt_ms,lost,rssi_dbm";
+const IMC23_ATT: Source = Source::Imc23(Imc23Operator::Att);
+
+fn mine() -> Source {
+    Source::Pings("mine".into())
 }
 
 fn all(source: &Source, text: &str) -> Result<String, Error> {
@@ -123,7 +130,12 @@ fn a_trace_format_is_parsed_as_scenarios_write_it() {
     assert_eq!(Source::parse("pam2025:att"), Ok(ATT));
     assert_eq!(Source::parse("pam2025:verizon"), Ok(VERIZON));
     assert_eq!(Source::parse("feup:ap2"), Ok(ap2()));
-    for wrong in ["", "pam2025", "pam2025:", "pam2025:t-mobile", "feup:", "feup", "mahimahi:x"] {
+    assert_eq!(Source::parse("imc23:att"), Ok(IMC23_ATT));
+    assert_eq!(Source::parse("imc23:tmobile"), Ok(Source::Imc23(Imc23Operator::Tmobile)));
+    assert_eq!(Source::parse("pings:mine"), Ok(mine()));
+    for wrong in
+        ["", "pam2025", "pam2025:", "pam2025:t-mobile", "feup:", "feup", "imc23:orange", "pings:", "mahimahi:x"]
+    {
         let message = Source::parse(wrong).expect_err(wrong).to_string();
         assert!(message.contains("pam2025:att") && message.contains("feup:ap2"), "{message}");
     }
@@ -355,7 +367,7 @@ proptest! {
 
     #[test]
     fn importers_do_not_panic_on_any_text(text in any::<String>(), from in any::<Option<f64>>(), to in any::<Option<f64>>()) {
-        for source in [ATT, VERIZON, ap2()] {
+        for source in [ATT, VERIZON, ap2(), IMC23_ATT, mine()] {
             let _ = import(&source, &Cut { from_s: from, to_s: to }, &text, &text);
         }
     }
@@ -370,7 +382,7 @@ proptest! {
             0..12,
         ),
     ) {
-        for (source, header, width) in [(ATT, PAM_HEADER, 9), (VERIZON, PAM_HEADER, 9), (ap2(), FEUP_HEADER, 8)] {
+        for (source, header, width) in [(ATT, PAM_HEADER, 9), (VERIZON, PAM_HEADER, 9), (ap2(), FEUP_HEADER, 8), (Source::Pings("ap2".into()), PINGS_HEADER, 5)] {
             let lines: Vec<String> = cells.iter().map(|line| line[..width].join(",")).collect();
             if let Ok(trace) = all(&source, &format!("{header}\n{}", lines.join("\n"))) {
                 let times = times_of(&trace);

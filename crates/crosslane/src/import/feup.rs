@@ -102,6 +102,7 @@ impl Pass<'_> {
             t_ms,
             rate_mbit_s: Some(bytes * 8.0 / 1e6),
             rssi_dbm: (is_received || bytes == 0.0 || first).then_some(rssi_dbm),
+            ..Point::default()
         });
         Ok(())
     }

@@ -2,12 +2,14 @@
 //!
 //! The conversion of text is a pure function, [`import`], so that `crosslane
 //! import` and a scenario that refers to a recording get the same trace. One
-//! module per data set handles its columns and peculiarities ([`pam2025`],
-//! [`feup`]); [`table`] reads CSV with line numbers, [`trace`] cuts and writes.
+//! module per data set handles its columns and peculiarities ([`pam2025`], [`feup`],
+//! [`imc23`]), [`pings`] one's own recordings; [`table`] reads CSV with line numbers, [`trace`] cuts and writes.
 
 mod fault;
 mod feup;
+mod imc23;
 mod pam2025;
+mod pings;
 mod table;
 mod trace;
 
@@ -47,6 +49,22 @@ enum Format {
         #[command(flatten)]
         common: Common,
     },
+    /// Three operators' pings and signal in one car (IMC 2023, a segment of docs/guide/real-data.md).
+    Imc23 {
+        /// Operator of the phone.
+        #[arg(long, value_enum)]
+        operator: Imc23Operator,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Pings and signal of your own phones or modems: t_s,operator,rtt_ms,lost,rssi_dbm.
+    Pings {
+        /// The operator, as in the column `operator`.
+        #[arg(long)]
+        operator: String,
+        #[command(flatten)]
+        common: Common,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -73,6 +91,17 @@ pub enum Operator {
     Verizon,
 }
 
+/// One of the three operators of the IMC 2023 recordings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Imc23Operator {
+    /// Verizon.
+    Verizon,
+    /// AT&T.
+    Att,
+    /// T-Mobile.
+    Tmobile,
+}
+
 /// Data set, and the part of it that becomes the trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
@@ -80,10 +109,15 @@ pub enum Source {
     Pam2025(Operator),
     /// One access point of the FEUP recordings, by its `senderId`.
     Feup(String),
+    /// One operator of an IMC 2023 segment.
+    Imc23(Imc23Operator),
+    /// One operator of a recording of pings, by its name.
+    Pings(String),
 }
 
 impl Source {
-    /// Reads `pam2025:att`, `pam2025:verizon` or `feup:AP`, as in `feup:ap2`.
+    /// Reads `pam2025:att`, `pam2025:verizon`, `feup:AP` (as in `feup:ap2`), `imc23:verizon`, `imc23:att`,
+    /// `imc23:tmobile` or `pings:OPERATOR`.
     ///
     /// # Errors
     /// The text, and what can be written.
@@ -92,6 +126,10 @@ impl Source {
             Some(("pam2025", "att")) => Ok(Source::Pam2025(Operator::Att)),
             Some(("pam2025", "verizon")) => Ok(Source::Pam2025(Operator::Verizon)),
             Some(("feup", ap)) if !ap.is_empty() => Ok(Source::Feup(ap.to_owned())),
+            Some(("imc23", "verizon")) => Ok(Source::Imc23(Imc23Operator::Verizon)),
+            Some(("imc23", "att")) => Ok(Source::Imc23(Imc23Operator::Att)),
+            Some(("imc23", "tmobile")) => Ok(Source::Imc23(Imc23Operator::Tmobile)),
+            Some(("pings", operator)) if !operator.is_empty() => Ok(Source::Pings(operator.to_owned())),
             _ => Err(unknown(text)),
         }
     }
@@ -125,10 +163,13 @@ pub fn import(source: &Source, cut: &Cut, text: &str, file_name: &str) -> Result
     let traced = match source {
         Source::Pam2025(operator) => pam2025::trace(text, *operator),
         Source::Feup(ap) => feup::trace(text, ap),
+        Source::Imc23(operator) => imc23::trace(text, *operator),
+        Source::Pings(operator) => pings::trace(text, operator),
     };
     let written = |whole: trace::Trace| {
         let trace = whole.cut(cut)?;
         trace.check_length()?;
+        trace.check_gaps()?;
         Ok(trace.to_csv(file_name))
     };
     traced.and_then(written).map_err(|fault| fault.of(file_name))
@@ -156,6 +197,8 @@ pub fn run(options: &Options) -> Result<()> {
     let (source, common) = match &options.format {
         Format::Pam2025 { operator, common } => (Source::Pam2025(*operator), common),
         Format::Feup { ap, common } => (Source::Feup(ap.clone()), common),
+        Format::Imc23 { operator, common } => (Source::Imc23(*operator), common),
+        Format::Pings { operator, common } => (Source::Pings(operator.clone()), common),
     };
     let cut = Cut { from_s: common.from_s, to_s: common.to_s };
     let trace = import_file(&source, &cut, &common.file)?;
@@ -167,7 +210,7 @@ pub fn run(options: &Options) -> Result<()> {
 
 fn unknown(part: &str) -> String {
     format!(
-        "`{part}` is not a part of a recording; write pam2025:att, pam2025:verizon or feup:AP (as feup:ap2), with \
-         @SECONDS to begin later"
+        "`{part}` is not a part of a recording; write pam2025:att, pam2025:verizon, feup:AP (as feup:ap2), \
+         imc23:verizon, imc23:att, imc23:tmobile or pings:OPERATOR, with @SECONDS to begin later"
     )
 }

@@ -86,7 +86,7 @@ impl Side {
         match points.last() {
             Some(last) if t_ms == last.t_ms => return Ok(()),
             Some(last) if t_ms < last.t_ms => return Err(Fault::time_backwards(last.t_ms, t_ms).at(row.line)),
-            _ => points.push(Point { t_ms, rate_mbit_s: Some(rate), rssi_dbm: None }),
+            _ => points.push(Point { t_ms, rate_mbit_s: Some(rate), ..Point::default() }),
         }
         Ok(())
     }

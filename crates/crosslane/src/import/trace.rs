@@ -13,11 +13,22 @@ pub struct Cut {
 }
 
 /// State of a link from a time on; `None`: unchanged.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Point {
     pub t_ms: i64,
     pub rate_mbit_s: Option<f64>,
+    pub delay_ms: Option<f64>,
+    pub delay_down_ms: Option<f64>,
+    pub loss: Option<f64>,
+    pub loss_down: Option<f64>,
     pub rssi_dbm: Option<f64>,
+}
+
+/// A time in which nothing was measured, and the state before it (or the first one) applies.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Gap {
+    pub from_ms: i64,
+    pub to_ms: i64,
 }
 
 /// A trace and its comments.
@@ -32,10 +43,19 @@ pub(super) struct Trace {
     /// The part of the recording that it covers.
     pub from_ms: i64,
     pub end_ms: i64,
+    /// Times of the recording without a measurement.
+    pub gaps: Vec<Gap>,
 }
+
+/// Longest gap of a trace, in ms.
+const MAX_GAP_MS: i64 = 60_000;
 
 /// Largest `t_s` of a trace, in s.
 pub const MAX_S: f64 = 1e6;
+
+/// Columns of a trace without and with delays.
+const RATE_COLUMNS: &str = "t_s,rate_mbit_s,delay_ms,loss,rssi_dbm";
+const DELAY_COLUMNS: &str = "t_s,delay_ms,delay_down_ms,loss,loss_down,rssi_dbm";
 
 impl Trace {
     /// `points` must ascend and not be empty; the first applies from `zero_ms` on.
@@ -47,7 +67,12 @@ impl Trace {
         if let Some(first) = points.first_mut() {
             first.t_ms = 0;
         }
-        Trace { subject, notes, points, from_ms: 0, end_ms }
+        Trace { subject, notes, points, from_ms: 0, end_ms, gaps: Vec::new() }
+    }
+
+    /// The same with the times without a measurement; the recording ends at `end_ms`.
+    pub fn with_gaps(self, gaps: Vec<Gap>, end_ms: i64) -> Trace {
+        Trace { gaps, end_ms, ..self }
     }
 
     /// The part within `cut`; the state at its beginning applies from 0 on.
@@ -65,15 +90,20 @@ impl Trace {
         }
         let (from_ms, to_ms) = ((from_s * 1000.0).round() as i64, (to_s * 1000.0).round() as i64);
         let first_after = self.points.partition_point(|point| point.t_ms <= from_ms);
-        let mut held = Point { t_ms: from_ms, rate_mbit_s: None, rssi_dbm: None };
-        for point in &self.points[..first_after] {
-            held.rate_mbit_s = point.rate_mbit_s.or(held.rate_mbit_s);
-            held.rssi_dbm = point.rssi_dbm.or(held.rssi_dbm);
-        }
+        let held = self.points[..first_after].iter().fold(Point::default(), |held, point| Point {
+            t_ms: from_ms,
+            rate_mbit_s: point.rate_mbit_s.or(held.rate_mbit_s),
+            delay_ms: point.delay_ms.or(held.delay_ms),
+            delay_down_ms: point.delay_down_ms.or(held.delay_down_ms),
+            loss: point.loss.or(held.loss),
+            loss_down: point.loss_down.or(held.loss_down),
+            rssi_dbm: point.rssi_dbm.or(held.rssi_dbm),
+        });
         let rest = self.points[first_after..].iter().take_while(|point| cut.to_s.is_none() || point.t_ms < to_ms);
         self.points =
             std::iter::once(&held).chain(rest).map(|point| Point { t_ms: point.t_ms - from_ms, ..*point }).collect();
         (self.from_ms, self.end_ms) = (from_ms, to_ms);
+        self.gaps.retain(|gap| gap.to_ms > from_ms && gap.from_ms < to_ms);
         Ok(self)
     }
 
@@ -87,6 +117,16 @@ impl Trace {
         Err(Fault::new(cause, "correct the time of the lines at fault, or cut it with --to-s"))
     }
 
+    /// Whether every gap is short enough for the state before it to apply.
+    pub fn check_gaps(&self) -> Result<(), Fault> {
+        let Some(gap) = self.gaps.iter().find(|gap| gap.to_ms - gap.from_ms > MAX_GAP_MS) else {
+            return Ok(());
+        };
+        let (from_s, to_s) = (seconds(gap.from_ms), seconds(gap.to_ms));
+        let cause = format!("nothing was measured from {from_s} s to {to_s} s, longer than {} s", MAX_GAP_MS / 1000);
+        Err(Fault::new(cause, "import the part before or after it with --to-s or --from-s (of a scenario: @SECONDS)"))
+    }
+
     /// The trace in the format of `docs/reference/scenario.md`, comments first.
     pub fn to_csv(&self, file_name: &str) -> String {
         let file_name: String = file_name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
@@ -95,15 +135,32 @@ impl Trace {
         let longest_s = seconds(gaps_ms.max().unwrap_or(0));
         let notes: String = self.notes.iter().map(|note| format!("# {note}\n")).collect();
         let cell = |number: Option<f64>| number.map(|number| number.to_string()).unwrap_or_default();
-        let row =
-            |point: &Point| format!("{},{},,,{}\n", seconds(point.t_ms), cell(point.rate_mbit_s), cell(point.rssi_dbm));
+        let has_delay = self.points.iter().any(|point| point.delay_ms.is_some());
+        let columns = if has_delay { DELAY_COLUMNS } else { RATE_COLUMNS };
+        let row = |point: &Point| {
+            let Point { rate_mbit_s, delay_ms, delay_down_ms, loss, loss_down, rssi_dbm, .. } = *point;
+            let cells = if has_delay {
+                [delay_ms, delay_down_ms, loss, loss_down, rssi_dbm].map(cell).join(",")
+            } else {
+                [rate_mbit_s, delay_ms, loss, rssi_dbm].map(cell).join(",")
+            };
+            format!("{},{cells}\n", seconds(point.t_ms))
+        };
+        let gaps: String = self.gaps.iter().map(Gap::note).collect();
         format!(
-            "# Trace of {} in {file_name}, {from_s} s to {end_s} s\n{notes}\
+            "# Trace of {} in {file_name}, {from_s} s to {end_s} s\n{notes}{gaps}\
              # Longest time between samples: {longest_s} s; each sample applies until the next.\n\
-             t_s,rate_mbit_s,delay_ms,loss,rssi_dbm\n{}",
+             {columns}\n{}",
             self.subject,
             self.points.iter().map(row).collect::<String>()
         )
+    }
+}
+
+impl Gap {
+    fn note(&self) -> String {
+        let (from_s, to_s) = (seconds(self.from_ms), seconds(self.to_ms));
+        format!("# Not measured: {from_s} s to {to_s} s of the recording; the state before (or the first) applies.\n")
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crosslane_core::link::mahimahi;
+use crosslane_core::link::{Direction, mahimahi};
 
 use crate::error::ScenarioError;
 use crate::input::numeric_csv::{self, Column, fault};
@@ -24,22 +24,40 @@ pub struct TraceRow {
     pub t_s: f64,
     /// Rate, in Mbit/s.
     pub rate_mbit_s: Option<f64>,
-    /// One-way delay, in ms.
+    /// One-way delay, in ms; from the vehicle if `delay_down_ms` is given.
     pub delay_ms: Option<f64>,
-    /// Independent loss, 0 to 1.
+    /// One-way delay to the vehicle, in ms.
+    pub delay_down_ms: Option<f64>,
+    /// Independent loss, 0 to 1; from the vehicle if `loss_down` is given.
     pub loss: Option<f64>,
+    /// Independent loss to the vehicle, 0 to 1.
+    pub loss_down: Option<f64>,
     /// Signal, in dBm.
     pub rssi_dbm: Option<f64>,
+}
+
+impl TraceRow {
+    /// One-way delay in a direction, in ms.
+    pub fn delay_to(&self, direction: Direction) -> Option<f64> {
+        self.delay_down_ms.filter(|_| direction == Direction::Down).or(self.delay_ms)
+    }
+
+    /// Independent loss in a direction, 0 to 1.
+    pub fn loss_to(&self, direction: Direction) -> Option<f64> {
+        self.loss_down.filter(|_| direction == Direction::Down).or(self.loss)
+    }
 }
 
 /// Maximum number of rows: 20 hours at 10 Hz, 70 minutes with a row per 4 ms.
 const MAX_ROWS: usize = 1_000_000;
 
-const COLUMNS: [Column; 5] = [
+const COLUMNS: [Column; 7] = [
     Column { name: "t_s", range: [0.0, 1e6], required: true },
     Column { name: "rate_mbit_s", range: [0.0, 1e5], required: false },
-    Column { name: "delay_ms", range: [0.0, 1e4], required: false },
+    Column { name: "delay_ms", range: [0.0, 6e4], required: false },
+    Column { name: "delay_down_ms", range: [0.0, 6e4], required: false },
     Column { name: "loss", range: [0.0, 1.0], required: false },
+    Column { name: "loss_down", range: [0.0, 1.0], required: false },
     Column { name: "rssi_dbm", range: [-150.0, 0.0], required: false },
 ];
 
@@ -54,7 +72,7 @@ impl Trace {
         let mut rows: Vec<TraceRow> = Vec::new();
         let mut first_line = 0;
         numeric_csv::each(text, file, &COLUMNS, MAX_ROWS, |row| {
-            let [t_s, rate_mbit_s, delay_ms, loss, rssi_dbm] = row.cells;
+            let [t_s, rate_mbit_s, delay_ms, delay_down_ms, loss, loss_down, rssi_dbm] = row.cells;
             let t_s = t_s.unwrap_or(0.0);
             if rows.last().is_some_and(|last| t_s <= last.t_s) {
                 let what = "the time does not increase";
@@ -68,7 +86,9 @@ impl Trace {
                 t_s,
                 rate_mbit_s: rate_mbit_s.or(before.rate_mbit_s),
                 delay_ms: delay_ms.or(before.delay_ms),
+                delay_down_ms: delay_down_ms.or(before.delay_down_ms),
                 loss: loss.or(before.loss),
+                loss_down: loss_down.or(before.loss_down),
                 rssi_dbm: rssi_dbm.or(before.rssi_dbm),
             });
             Ok(())
@@ -129,6 +149,17 @@ mod tests {
         assert_eq!(trace.at(100.0).rate_mbit_s, Some(5.5));
         assert_eq!(trace.at(100.0).rssi_dbm, Some(-70.0));
         assert_eq!(trace.at(100.0).delay_ms, None);
+        Ok(())
+    }
+
+    #[test]
+    fn the_direction_to_the_vehicle_may_have_its_own_delay_and_loss() -> Result<(), ScenarioError> {
+        let trace = Trace::parse("t_s,delay_ms,delay_down_ms,loss,loss_down\n0,50000,20,1,0\n1,30,,,\n", "a.csv")?;
+        let row = trace.at(1.5);
+        assert_eq!((row.delay_ms, row.delay_down_ms), (Some(30.0), Some(20.0)));
+        assert_eq!((row.loss, row.loss_down), (Some(1.0), Some(0.0)));
+        let error = error("t_s,delay_ms\n0,60001", "a.csv");
+        assert!(error.contains("`delay_ms` is 60001, outside 0 to 60000"), "{error}");
         Ok(())
     }
 

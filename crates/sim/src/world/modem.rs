@@ -83,15 +83,15 @@ impl ModemLink {
                 Some(Trace::Opportunities(moments)) if self.is_on(t_s) => Bottleneck::Opportunities(moments.clone()),
                 _ => Bottleneck::Rate { bit_s: self.rate_mbit_s(direction, t_s) * 1e6 },
             },
-            delay: millis(self.delay_ms(row)),
-            loss: row.loss.map_or(self.link.loss, Loss::Independent),
+            delay: millis(self.delay_ms(row, direction)),
+            loss: row.loss_to(direction).map_or(self.link.loss, Loss::Independent),
             queue: self.direction(direction).queue,
             codel: self.link.codel,
         })
     }
 
-    fn delay_ms(&self, row: TraceRow) -> f64 {
-        row.delay_ms.or(self.link.delay_ms).unwrap_or(0.0)
+    fn delay_ms(&self, row: TraceRow, direction: Direction) -> f64 {
+        row.delay_to(direction).or(self.link.delay_ms).unwrap_or(0.0)
     }
 
     pub(super) fn truth(&self, at: Instant, vehicle: State) -> Truth {
@@ -106,7 +106,7 @@ impl ModemLink {
             rssi_dbm: self.mean_dbm(t_s),
             up_mbit_s: self.rate_mbit_s(Direction::Up, t_s),
             down_mbit_s: self.rate_mbit_s(Direction::Down, t_s),
-            delay_ms: self.delay_ms(row),
+            delay_ms: self.delay_ms(row, Direction::Up),
             loss: row.loss.unwrap_or(self.link.loss.mean()),
             quality: if self.is_on(t_s) { self.received.quality } else { Quality::default() },
         }
