@@ -19,7 +19,7 @@ use crate::tunnel::security::PublicKey;
 /// Maximum number of units.
 const MAX_UNITS: usize = 1000;
 /// Lengths of a prefix with an address for the unit and one for the vehicle.
-const PREFIX_LENGTHS: RangeInclusive<u8> = 1..=30;
+pub(super) const PREFIX_LENGTHS: RangeInclusive<u8> = 1..=30;
 /// MTUs of `[tunnel]`.
 const TUNNEL_MTUS: (u32, u32) = (576, 9216);
 
@@ -41,6 +41,8 @@ pub struct RoadsideConfig {
     pub controller: Option<Spanned<String>>,
     /// The controller's public key.
     pub controller_key: Option<Spanned<String>>,
+    /// The vehicle's home address, for traffic that knows no MPTCP: an IPv4 address with a prefix of 32 bits.
+    pub home: Option<Spanned<Prefix>>,
     /// The units.
     #[serde(default, rename = "unit")]
     pub units: Vec<Spanned<UnitConfig>>,
@@ -151,6 +153,14 @@ impl RoadsideConfig {
             vehicles: Vec::new(),
         }
     }
+
+    /// The vehicle's home address.
+    pub fn home(&self) -> Option<Ipv4Addr> {
+        match self.home.as_ref()?.get_ref().0.addr() {
+            IpAddr::V4(home) => Some(home),
+            IpAddr::V6(_) => None,
+        }
+    }
 }
 
 /// What does not depend on the machine.
@@ -178,10 +188,28 @@ pub(super) fn check(config: &Config) -> Result<(), Complaint> {
     }
     check_key(roadside, place)?;
     check_controller(roadside)?;
+    check_home(config, roadside)?;
     for (number, unit) in roadside.units.iter().enumerate() {
         check_unit(config, roadside, unit)?;
         let others = roadside.units[..number].iter().map(Spanned::get_ref);
         others.into_iter().try_for_each(|other| differ(roadside.tunnel, other, unit))?;
+    }
+    Ok(())
+}
+
+fn check_home(config: &Config, roadside: &RoadsideConfig) -> Result<(), Complaint> {
+    let Some(home) = &roadside.home else { return Ok(()) };
+    let (place, net) = (home.span().start, home.get_ref().0);
+    let is_host = matches!(net, IpNet::V4(net) if net.prefix_len() == 32);
+    if !is_host || net.addr().is_loopback() || net.addr().is_multicast() || net.addr().is_unspecified() {
+        return Err((place, format!("the home address {net} is no IPv4 host"), "give one, as \"10.99.0.7/32\""));
+    }
+    let units = roadside.units.iter().filter_map(|unit| Some(IpNet::V4(unit.get_ref().net()?)));
+    let tunnel = config.tunnel.iter().flat_map(|tunnel| &tunnel.get_ref().address).map(|prefix| prefix.get_ref().0);
+    let paths = config.paths.iter().filter_map(|path| path.get_ref().address).map(IpNet::from);
+    if units.chain(tunnel).chain(paths).any(|other| other.contains(&net.addr())) {
+        let cause = format!("the home address {net} belongs to a unit, a path or the tunnel");
+        return Err((place, cause, "give the vehicle an address that nothing else has"));
     }
     Ok(())
 }
@@ -236,6 +264,11 @@ pub fn refusal<'a>(
     unit: &UnitConfig,
 ) -> Option<String> {
     let roadside = config.roadside.as_ref()?.get_ref();
+    if let (Some(home), Some(net)) = (roadside.home(), unit.net())
+        && net.contains(&home)
+    {
+        return Some(format!("its prefix {net} contains the home address {home}"));
+    }
     let unit = Spanned::new(0..0, unit.clone());
     let checked = check_unit(config, roadside, &unit)
         .and_then(|()| others.try_for_each(|other| differ(roadside.tunnel, other, &unit)));
