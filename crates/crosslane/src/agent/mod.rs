@@ -29,7 +29,7 @@ pub mod config;
 mod counters;
 pub mod embedded;
 mod interfaces;
-mod journal;
+pub(crate) mod journal;
 pub mod later;
 pub mod machine;
 mod parts;
