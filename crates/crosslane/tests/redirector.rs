@@ -11,7 +11,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use crosslane::clock::Clock;
-use crosslane::netlink::home_route::{HomeRoute, Owner};
+use crosslane::netlink::home::{HomeRoute, Owner};
 use crosslane::roadside::redirector::{Outcome, Redirector, UnitPlace};
 use crosslane::testbed::{Namespace, Route, Wiring};
 use crosslane::tun::Tun;
@@ -24,13 +24,15 @@ fn unit(number: u8) -> UnitPlace {
     UnitPlace { name: format!("rsu{number}"), next_hop: Ipv4Addr::new(10, 90, 0, 10 + number) }
 }
 
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+thread_local! {
+    /// One runtime for each test: a connection belongs to the runtime in which it was made.
+    static RUNTIME: tokio::runtime::Runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
 }
 
 /// Awaits the next outcome.
 fn next(redirector: &mut Redirector) -> Outcome {
-    runtime().block_on(redirector.next())
+    RUNTIME.with(|runtime| runtime.block_on(redirector.next()))
 }
 
 fn next_hops() -> Vec<(Ipv4Addr, Ipv4Addr)> {
@@ -160,14 +162,15 @@ fn meanwhile<T: Send>(redirector: &mut Redirector, work: impl FnOnce() -> T + Se
             result
         });
         let mut outcomes = Vec::new();
-        runtime().block_on(async {
+        let drive = async {
             loop {
                 tokio::select! {
                     outcome = redirector.next() => outcomes.push(outcome),
                     _ = &mut is_done => break,
                 }
             }
-        });
+        };
+        RUNTIME.with(|runtime| runtime.block_on(drive));
         (worker.join().unwrap(), outcomes.iter().map(sentence).collect())
     })
 }
@@ -194,9 +197,8 @@ fn the_openflow_process_gets_the_last_request_of_each_address_whenever_it_starts
             meanwhile(&mut redirector, || drop(std::thread::sleep(std::time::Duration::from_millis(700))));
         assert_eq!(outcomes.len(), 1, "it is reported once: {outcomes:?}");
         assert!(outcomes[0].starts_with("lost: while talking to the OpenFlow process at "), "{outcomes:?}");
-        let start = || (Process::start(&socket), 0).0;
         let ((process, requests), outcomes) = meanwhile(&mut redirector, || {
-            let mut process = start();
+            let mut process = Process::start(&socket);
             let requests = process.answer(1, &json!({ "done": true }));
             (process, requests)
         });

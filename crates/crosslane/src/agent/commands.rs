@@ -2,8 +2,12 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use crosslane_core::actuator::{Actuator, PacketScheduler};
+use crosslane_core::mptcp::manager::Manager;
 use crosslane_core::mptcp::{Command, ConnectionSnapshot, Event};
+use crosslane_core::path::PathSpec;
 
 use super::config::Config;
 use crate::error::{Error, Result};
@@ -20,11 +24,11 @@ pub struct Mptcp {
 }
 
 impl Mptcp {
-    /// `None` on a kernel without MPTCP if there is a tunnel, which works without it.
+    /// `None` on a kernel without MPTCP if there is a tunnel or a unit, which work without it.
     pub fn open(config: &Config) -> Result<Option<Mptcp>> {
         let starting = |cause: &dyn std::fmt::Display| Error::failure("starting the agent", cause);
         match netlink::probe() {
-            Err(_) if config.tunnel.is_some() => return Ok(None),
+            Err(_) if config.tunnel.is_some() || config.unit.is_some() => return Ok(None),
             probed => probed.map_err(|cause| Error::message(cause.to_string(), 1))?,
         }
         let events = path_manager::events().map_err(|cause| starting(&cause))?;
@@ -52,6 +56,20 @@ impl Mptcp {
         drop(self.diag.reset_destroyed(local, remote));
         true
     }
+}
+
+/// MPTCP's path manager, and the tunnel if there is one. Connections inside the tunnel
+/// are left alone: a subflow outside it would bypass it.
+pub fn actuators(config: &Config, paths: &[PathSpec]) -> Vec<Box<dyn Actuator>> {
+    let overlap = Duration::from_millis(u64::from(*config.service.overlap_ms.get_ref()));
+    let mut manager = Manager::new(paths.to_vec(), overlap);
+    let inside = config.tunnel.iter().flat_map(|tunnel| &tunnel.get_ref().address);
+    manager.leave_alone(inside.map(|prefix| prefix.get_ref().0.addr()).collect());
+    let mut actuators: Vec<Box<dyn Actuator>> = vec![Box::new(manager)];
+    if config.tunnel.is_some() {
+        actuators.push(Box::new(PacketScheduler::new(paths.len())));
+    }
+    actuators
 }
 
 /// Snapshot of a connection for the engine.

@@ -20,9 +20,11 @@ use crate::tunnel::config::TunnelConfig;
 
 mod checks;
 pub mod roadside;
+pub mod unit;
 
 use checks::Complaint;
 use roadside::RoadsideConfig;
+use unit::UnitSection;
 
 /// The contents of the file.
 #[derive(Debug, Deserialize)]
@@ -43,6 +45,8 @@ pub struct Config {
     pub tunnel: Option<Spanned<TunnelConfig>>,
     /// Roadside units to which tunnels are built, if any.
     pub roadside: Option<Spanned<RoadsideConfig>>,
+    /// What this machine is as a roadside unit, if it is one.
+    pub unit: Option<Spanned<UnitSection>>,
     /// Where the agent writes what it observes and does.
     #[serde(default)]
     pub log: Log,
@@ -210,7 +214,8 @@ fn read_checked(text: &str) -> Result<Config, Complaint> {
         let checked = tunnel.get_ref().check(config.paths.len());
         checked.map_err(|(place, cause, remedy)| (at(place), cause, remedy))?;
     }
-    let is_gateway = config.tunnel.as_ref().is_some_and(|tunnel| tunnel.get_ref().listen.is_some());
+    let listens = config.tunnel.as_ref().is_some_and(|tunnel| tunnel.get_ref().listen.is_some());
+    let is_gateway = listens || config.unit.is_some();
     match &config.strategy_table {
         Some(table) => {
             config.strategy = Some(read_strategy(table.get_ref()).map_err(|cause| {
@@ -241,7 +246,7 @@ fn read_checked(text: &str) -> Result<Config, Complaint> {
         let cause = format!("`prefer` names {:?}, which is no path", unknown.get_ref());
         return Err((unknown.span().start, cause, "name paths of this file"));
     }
-    for check in [checks::ranges, checks::observe, checks::demands, checks::costs, roadside::check] {
+    for check in [checks::ranges, checks::observe, checks::demands, checks::costs, roadside::check, unit::check] {
         check(&config)?;
     }
     Ok(config)

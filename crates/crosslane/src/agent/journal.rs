@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crosslane_core::agent::Output;
 use crosslane_core::assess::Reason;
 use crosslane_core::path::PathId;
+use crosslane_core::roadside::messages::VehicleEntry;
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::Mode;
 use serde_json::{Value, json};
@@ -99,6 +100,24 @@ impl Journal {
     /// Writes that a roadside unit took or gave up a slot, and why.
     pub fn roadside(&mut self, opened: bool, unit: (&str, u32), slot: u8, reason: &Reason) {
         self.write_event("roadside", events::slot_fields(opened, unit, slot, reason));
+    }
+
+    /// Writes over which path packets from the home address leave.
+    pub fn home(&mut self, path: Option<PathId>) {
+        let name = path.map(|path| path_name(&self.names, path));
+        self.write_event("home", json!({ "path": name }));
+    }
+
+    /// Writes whether a vehicle's home address has a route into its tunnel.
+    pub fn home_route(&mut self, vehicle: VehicleEntry, stands: bool) {
+        let action = if stands { "set" } else { "removed" };
+        let fields = json!({ "station": vehicle.station, "home": vehicle.home.to_string(), "action": action });
+        self.write_event("home_route", fields);
+    }
+
+    /// Writes whether the controller leads a vehicle's home address to this unit.
+    pub fn serving(&mut self, station: u32, serves: bool) {
+        self.write_event("serving", json!({ "station": station, "serves": serves }));
     }
 
     /// Writes a change of a tunnel path's liveness.

@@ -20,6 +20,8 @@ pub enum Part {
     Demands,
     /// The tunnel: its gateway's address, its socket, its interface.
     Tunnel,
+    /// The end of the tunnels of a roadside unit, and the socket of hellos.
+    Unit,
 }
 
 /// The parts that are missing.

@@ -11,6 +11,7 @@ use toml::Spanned;
 
 use super::config::roadside::TunnelKind;
 use super::config::{Config, PathConfig};
+use super::unit::{NO_FORWARDING, forwards};
 use super::unit_tunnel;
 use crate::control::listener;
 use crate::error::Error;
@@ -28,7 +29,8 @@ pub const KERNEL_MANAGES: &str = "net.mptcp.path_manager is `kernel`: connection
 /// not start with it.
 pub fn refusal(config: &Config) -> Option<Error> {
     let tunnel = config.tunnel.as_ref().and_then(|tunnel| tunnel.get_ref().keys().err());
-    tunnel.or_else(|| {
+    let unit = || config.unit.as_ref()?.get_ref().follower().err();
+    tunnel.or_else(unit).or_else(|| {
         let roadside = config.roadside.as_ref()?.get_ref();
         let unit = roadside.units.iter().map(|unit| roadside.encrypted(unit.get_ref(), 1500));
         unit.filter(|_| roadside.tunnel == TunnelKind::Crosslane).find_map(|tunnel| tunnel.keys().err())
@@ -48,6 +50,9 @@ pub fn lacks(config: &Config) -> Vec<String> {
     if let Some(group) = group.filter(|name| self::group(name).is_none()) {
         lacks.push(format!("service.demands_group names {group:?}, which is no group"));
     }
+    if config.unit.is_some() && forwards() == Some(false) {
+        lacks.push(NO_FORWARDING.into());
+    }
     lacks.extend(config.log.events.as_deref().and_then(unwritable));
     lacks
 }
@@ -56,7 +61,7 @@ pub fn lacks(config: &Config) -> Vec<String> {
 /// attempt is undone.
 pub fn waits(config: &Config) -> Vec<String> {
     let mut tries: Vec<Result<(), String>> = Vec::new();
-    if config.tunnel.is_none() || !config.paths.is_empty() {
+    if (config.tunnel.is_none() && config.unit.is_none()) || !config.paths.is_empty() {
         tries.push(netlink::probe().map_err(|cause| cause.to_string()));
     }
     let bind = |what: &str, address: &SocketAddr| {
@@ -78,6 +83,10 @@ pub fn waits(config: &Config) -> Vec<String> {
     }
     if let Some(roadside) = &config.roadside {
         tries.push(unit_tunnel::probe(roadside.get_ref().tunnel).map_err(|cause| cause.to_string()));
+    }
+    if let Some(unit) = &config.unit {
+        let kind = *unit.get_ref().tunnel.get_ref();
+        tries.push(unit_tunnel::probe(kind).map_err(|cause| cause.to_string()));
     }
     tries.into_iter().filter_map(Result::err).collect()
 }

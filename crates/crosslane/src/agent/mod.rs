@@ -6,11 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crosslane_core::actuator::{self, Actuator, Command, PacketScheduler};
+use crosslane_core::actuator::{self, Command};
 use crosslane_core::agent::{Agent, Input, Output};
 use crosslane_core::engine::Engine;
 use crosslane_core::mptcp::Event;
-use crosslane_core::mptcp::manager::Manager;
 use crosslane_core::path::PathSpec;
 use crosslane_core::strategy::threshold;
 use tokio::signal::unix::{SignalKind, signal};
@@ -28,6 +27,7 @@ mod commands;
 pub mod config;
 mod counters;
 pub mod embedded;
+mod home_address;
 mod interfaces;
 pub(crate) mod journal;
 pub mod later;
@@ -38,11 +38,13 @@ mod roadside;
 mod sources;
 mod transport;
 mod tunnel_actuator;
+pub mod unit;
 pub mod unit_tunnel;
 
-use commands::{Mptcp, connection_snapshot};
+use commands::{Mptcp, actuators, connection_snapshot};
 use config::Config;
 use counters::InterfaceCounters;
+use home_address::HomeAddress;
 use interfaces::Interfaces;
 use journal::Journal;
 use later::Missing;
@@ -50,6 +52,7 @@ use parts::CHECK_PERIOD;
 use roadside::Roadside;
 use transport::SubflowPoller;
 use tunnel_actuator::{ActiveTunnel, Resolving};
+use unit::Unit;
 
 /// Outputs of the engine carried out in a row before other triggers are served.
 const OUTPUTS_IN_A_ROW: usize = 32;
@@ -91,20 +94,6 @@ async fn or_pending<F: Future>(future: Option<F>) -> F::Output {
     }
 }
 
-/// MPTCP's path manager, and the tunnel if there is one. Connections inside the tunnel
-/// are left alone: a subflow outside it would bypass it.
-fn actuators(config: &Config, paths: &[PathSpec]) -> Vec<Box<dyn Actuator>> {
-    let overlap = Duration::from_millis(u64::from(*config.service.overlap_ms.get_ref()));
-    let mut manager = Manager::new(paths.to_vec(), overlap);
-    let inside = config.tunnel.iter().flat_map(|tunnel| &tunnel.get_ref().address);
-    manager.leave_alone(inside.map(|prefix| prefix.get_ref().0.addr()).collect());
-    let mut actuators: Vec<Box<dyn Actuator>> = vec![Box::new(manager)];
-    if config.tunnel.is_some() {
-        actuators.push(Box::new(PacketScheduler::new(paths.len())));
-    }
-    actuators
-}
-
 fn runtime() -> Result<tokio::runtime::Runtime> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|cause| Error::failure("starting the agent", cause))
@@ -118,6 +107,8 @@ struct Driver {
     mptcp: Option<Mptcp>,
     tunnel: Option<ActiveTunnel>,
     roadside: Option<Roadside>,
+    home: Option<HomeAddress>,
+    unit: Option<Unit>,
     notices: Stream<Notice>,
     interfaces: Interfaces,
     observers: Vec<Box<dyn Observer>>,
@@ -152,6 +143,8 @@ impl Driver {
             mptcp: Mptcp::open(&config)?,
             tunnel: None,
             roadside: Roadside::new(&config, clock),
+            home: None,
+            unit: Unit::new(&config)?,
             notices: notices.into_stream().map_err(|cause| starting(&cause))?,
             interfaces: Interfaces::new(&config),
             observers: Vec::new(),
@@ -165,6 +158,8 @@ impl Driver {
             config,
         };
         driver.start_roadside();
+        driver.start_home();
+        driver.start_unit();
         driver.set_up_all();
         for notice in present {
             driver.notice(&notice);
@@ -189,7 +184,10 @@ impl Driver {
             let now = self.clock.now();
             let retry = self.missing.next_wakeup().map(|at| at.since(now));
             let of_units = self.roadside.as_ref().and_then(Roadside::next_wakeup);
-            let wait = self.engine.next_wakeup().into_iter().chain(of_units).min().map(|at| at.since(now));
+            let of_home = self.home.as_ref().map(HomeAddress::next_wakeup);
+            let of_unit = self.unit.as_ref().and_then(Unit::next_wakeup);
+            let wakeups = self.engine.next_wakeup().into_iter().chain(of_units).chain(of_home).chain(of_unit);
+            let wait = wakeups.min().map(|at| at.since(now));
             let poll = self.poller.next.since(now);
             let count = self.poller.count_at().map(|at| at.since(now));
             let observed = self.tunnel.is_some() || self.engine.subflows().next().is_some();
@@ -208,9 +206,11 @@ impl Driver {
                 },
                 observation = observe::next(&mut self.observers) => match observation {
                     Ok(Observed::Input(input)) => self.handle(input),
+                    Ok(Observed::Station(signal)) if self.unit.is_some() => self.on_vehicle(signal),
                     Ok(Observed::Station(signal)) => self.on_station(signal),
                     Err(rejected) => self.journal.rejected(&rejected),
                 },
+                arrived = or_pending(self.unit.as_mut().map(Unit::next)) => self.on_unit(arrived),
                 () = std::future::ready(()), if is_busy => {}
                 () = tokio::time::sleep(poll), if observed => {
                     self.observe_transport();
@@ -234,6 +234,8 @@ impl Driver {
             self.journal.tunnel_totals(&tunnel.status(), tunnel.data_plane.counts());
         }
         self.tunnel.take().into_iter().for_each(|tunnel| tunnel.data_plane.finish());
+        self.finish_home();
+        self.finish_unit();
         self.roadside.take().into_iter().for_each(Roadside::finish);
         self.journal.finish(self.engine.left_out());
         Ok(())
@@ -351,6 +353,8 @@ impl Driver {
                 if self.act_on_units() || self.mptcp.as_mut().is_some_and(Mptcp::reset_destroyed) {
                     continue;
                 }
+                self.act_on_home();
+                self.act_on_unit();
                 self.journal.flush();
                 self.control.report(&self.engine);
                 return false;

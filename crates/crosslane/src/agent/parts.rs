@@ -9,9 +9,9 @@ use toml::Spanned;
 
 use super::Driver;
 use super::later::Part;
-use super::machine;
 use super::sources::SOURCES;
 use super::tunnel_actuator::{ActiveTunnel, Resolving};
+use super::{machine, unit};
 use crate::error::{Error, Result};
 use crate::netlink::{PathManager, selected_path_manager};
 
@@ -37,6 +37,9 @@ impl Driver {
                 answer.into_iter().for_each(|answer| self.resolved(answer));
             }
         }
+        if self.config.unit.is_some() {
+            self.set_up(Part::Unit);
+        }
     }
 
     /// Retries the parts that are due.
@@ -45,11 +48,12 @@ impl Driver {
         due.into_iter().for_each(|part| self.set_up(part));
     }
 
-    fn set_up(&mut self, part: Part) {
+    pub(super) fn set_up(&mut self, part: Part) {
         let done = match part {
             Part::Source(source) => self.open_source(source).map(Some),
             Part::Demands => self.open_demands().map(Some),
             Part::Tunnel => self.start_tunnel(),
+            Part::Unit => self.open_unit().map(Some),
         };
         match done {
             Ok(Some(())) => self.set_available(part),
@@ -64,6 +68,7 @@ impl Driver {
                 Part::Source(source) => SOURCES[source].name,
                 Part::Demands => "listening for demands",
                 Part::Tunnel => "the tunnel",
+                Part::Unit => "the unit's end of the tunnels",
             };
             self.note_to_user(&format!("{name} works now"));
         }
@@ -134,8 +139,10 @@ impl Driver {
     pub(super) fn note_lacks(&mut self) {
         self.config.renamed.iter().for_each(|sentence| self.journal.note(sentence));
         let lacks = machine::lacks(&self.config).into_iter();
-        // The periodic check reports that the kernel manages the paths.
-        lacks.filter(|lack| lack != machine::KERNEL_MANAGES).for_each(|lack| self.journal.note(&lack));
+        // The periodic check reports these two.
+        lacks
+            .filter(|lack| ![machine::KERNEL_MANAGES, unit::NO_FORWARDING].contains(&lack.as_str()))
+            .for_each(|lack| self.journal.note(&lack));
         self.periodic_check();
     }
 
@@ -143,6 +150,8 @@ impl Driver {
     pub(super) fn periodic_check(&mut self) {
         self.journal.report_suppressed(false);
         self.check_units();
+        self.check_home();
+        self.check_unit();
         if !self.notes_to_stderr || self.mptcp.is_none() || self.config.paths.is_empty() {
             return;
         }

@@ -14,6 +14,7 @@ use toml::Spanned;
 use super::Driver;
 use super::config::Config;
 use super::config::roadside::{RoadsideConfig, TunnelKind};
+use super::home_address::Way;
 use super::unit_tunnel::{self, Closing, Radio, UnitTunnel};
 use crate::clock::Clock;
 use crate::error::Result;
@@ -63,6 +64,11 @@ impl Roadside {
     /// When the connection manager may decide without an input.
     pub fn next_wakeup(&self) -> Option<Instant> {
         self.paths.next_wakeup()
+    }
+
+    /// The tunnels that exist, for packets from the home address.
+    pub fn ways(&self) -> impl Iterator<Item = Way> {
+        self.slots.values().filter_map(|slot| slot.tunnel.as_ref()?.way(slot.path))
     }
 
     /// Passes the belief about a path to the connection manager.

@@ -25,6 +25,11 @@ fn vanetza(config: &Config, clock: Clock) -> Option<Opened> {
     let address = *observe.vanetza.as_ref()?.get_ref();
     let (users, _) = trusted(&observe.vanetza_users);
     let admission = Admission::new(observe.vanetza_from.iter().copied(), users);
-    let opened = Vanetza::open(address, admission, (config.senders(), config.roadside.is_some()), clock);
+    let opened = Vanetza::open(
+        address,
+        admission,
+        (config.senders(), config.roadside.is_some() || config.unit.is_some()),
+        clock,
+    );
     Some(opened.map(|observer| Box::new(observer) as _))
 }

@@ -12,6 +12,7 @@ use crosslane_core::tunnel::wire::overhead::VXLAN_BYTES;
 use ipnet::Ipv4Net;
 
 use super::config::roadside::{RoadsideConfig, TunnelKind, UnitConfig};
+use super::home_address::Way;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::netlink::links::{self, Notice};
@@ -22,7 +23,7 @@ use crate::tunnel::data_plane::DataPlane;
 use crate::tunnel::endpoint::Change;
 
 /// `ifalias` of our interfaces.
-const MARK: &str = "crosslane roadside unit";
+pub const MARK: &str = "crosslane roadside unit";
 /// Our routing tables, one for each path of an agent.
 const TABLES: RangeInclusive<u32> = 0x4352_5300..=0x4352_530f;
 /// Metric of the first path's default route in the main table: any other route precedes it.
@@ -30,7 +31,7 @@ pub const FIRST_METRIC: u32 = 1000;
 /// Header overhead of GRE: IPv4 and GRE headers, in bytes.
 const GRE_BYTES: u32 = 20 + 4;
 /// Queue length of the interface, in packets; the kernel's default for Ethernet.
-const QUEUE_PACKETS: u32 = 1000;
+pub const QUEUE_PACKETS: u32 = 1000;
 
 /// The radio over which the tunnels are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,14 +45,18 @@ pub struct Radio {
 /// The radio if it is up and has an IPv4 address, its first one, and the names of all interfaces.
 /// Without tunnels no radio is needed.
 pub fn find_radio(roadside: &RoadsideConfig) -> (Option<Radio>, Vec<String>) {
+    let (found, names) = find_address(&roadside.interface);
+    let none = Radio { if_index: 0, address: Ipv4Addr::UNSPECIFIED };
+    (if roadside.tunnel == TunnelKind::None { Some(none) } else { found }, names)
+}
+
+/// An interface that is up, and its first IPv4 address; and the names of all interfaces.
+pub fn find_address(interface: &str) -> (Option<Radio>, Vec<String>) {
     let (mut names, mut if_index, mut found) = (Vec::new(), None, None);
-    if roadside.tunnel == TunnelKind::None {
-        found = Some(Radio { if_index: 0, address: Ipv4Addr::UNSPECIFIED });
-    }
     for notice in links::snapshot().unwrap_or_default() {
         match notice {
             Notice::Link(link) => {
-                if link.name == roadside.interface && link.up {
+                if link.name == interface && link.up {
                     if_index = Some(link.if_index);
                 }
                 names.push(link.name);
@@ -74,6 +79,8 @@ pub struct UnitTunnel {
     data_plane: Option<DataPlane>,
     /// Our address on an interface that the system has.
     existing: Option<Ipv4Net>,
+    /// Index of the interface, and our address there.
+    inside: Option<(u32, Ipv4Net)>,
 }
 
 /// A tunnel whose interface is being removed.
@@ -154,10 +161,13 @@ impl UnitTunnel {
         };
         let existing = unit.net().filter(|_| is_existing);
         let table = TABLES.start() + u32::from(path.0);
-        let tunnel = UnitTunnel { name: name.clone(), table, data_plane, existing };
+        let mut tunnel = UnitTunnel { name: name.clone(), table, data_plane, existing, inside: None };
         let kernel_mtu = tunnel.data_plane.is_none().then(|| mtu.saturating_sub(overhead));
         match tunnel.join(&mut wiring, unit, path, kernel_mtu) {
-            Ok(()) => Ok(tunnel),
+            Ok(inside) => {
+                tunnel.inside = Some(inside);
+                Ok(tunnel)
+            }
             Err(fault) => {
                 tunnel.close().wait();
                 Err(fault)
@@ -165,8 +175,8 @@ impl UnitTunnel {
         }
     }
 
-    /// Address, routes and rule; `mtu` is that of an interface of the kernel, which is not up yet.
-    fn join(&self, wiring: &mut Wiring, unit: &UnitConfig, path: PathId, mtu: Option<u32>) -> Result<()> {
+    /// Address, routes and rule; returns the interface's index and our address; `mtu` is that of an interface of the kernel, which is not up yet.
+    fn join(&self, wiring: &mut Wiring, unit: &UnitConfig, path: PathId, mtu: Option<u32>) -> Result<(u32, Ipv4Net)> {
         let attempt = || format!("connecting to the unit {}", self.name);
         let net = unit.net().ok_or_else(|| Error::failure(attempt(), "its inner address is not IPv4"))?;
         let interface = wiring.index(&self.name)?;
@@ -186,7 +196,13 @@ impl UnitTunnel {
         wiring.add_route(route)?;
         wiring.add_route(Route { table: Some(self.table), metric: 0, ..route })?;
         wiring.remove_rules(self.table..=self.table)?;
-        wiring.add_rule(net.addr(), self.table)
+        wiring.add_rule(net.addr(), self.table)?;
+        Ok((interface, net))
+    }
+
+    /// The tunnel, which is this path, for packets from the vehicle's home address.
+    pub fn way(&self, path: PathId) -> Option<Way> {
+        self.inside.map(|(interface, net)| Way { path, interface, net })
     }
 
     /// Removes the tunnel, with all that belongs to it. The kernel takes tens of milliseconds to

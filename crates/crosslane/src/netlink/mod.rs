@@ -8,7 +8,7 @@
 //! | [`udp`] | `sock_diag` | owner of the socket that sent a datagram |
 //! | [`links`] | rtnetlink | changes of interfaces and addresses |
 //! | [`Wiring`] | rtnetlink | interfaces, addresses, routes and rules of our own |
-//! | [`home_route`] | rtnetlink | routes of home addresses, replaced in place |
+//! | [`home`] | rtnetlink | home addresses, and routes that are replaced in place |
 //! | [`probe()`] | procfs | missing requirements, with remedies |
 //!
 //! A socket belongs to the network namespace of the thread that opens it, also
@@ -20,7 +20,7 @@
 pub mod diag;
 pub mod endpoints;
 mod family;
-pub mod home_route;
+pub mod home;
 pub mod links;
 mod message;
 mod mptcp_info;

@@ -19,6 +19,9 @@ use crate::error::{Error, Result};
 /// UDP port of VXLAN (RFC 7348 §8.1).
 pub const VXLAN_PORT: u16 = 4789;
 
+/// Name and remedy of a kind of tunnel that the kernel may lack.
+const VXLAN: (&str, &str) = ("VXLAN", "the kernel needs CONFIG_VXLAN (`modprobe vxlan` may load it)");
+
 /// Configures the network namespace of the thread that opened it.
 pub struct Wiring {
     pub(super) channel: Channel,
@@ -58,6 +61,12 @@ impl Wiring {
     /// There is no such interface.
     pub fn index(&mut self, interface: &str) -> Result<u32> {
         Ok(self.interface(interface)?.header.index)
+    }
+
+    /// Whether there is an interface of this index.
+    pub fn is_index(&mut self, index: u32) -> bool {
+        let query = RouteNetlinkMessage::GetLink(LinkUnspec::new_with_index(index).build());
+        self.channel.call(query, NLM_F_ACK, |_| Ok(())).is_ok()
     }
 
     /// Number of packets that an interface dropped on transmission.
@@ -120,7 +129,20 @@ impl Wiring {
             Some(over) => vxlan.dev(over).build(),
             None => vxlan.build(),
         };
-        self.add_tunnel(name, ("VXLAN", "the kernel needs CONFIG_VXLAN (`modprobe vxlan` may load it)"), message)
+        self.add_tunnel(name, VXLAN, message)
+    }
+
+    /// Creates the end of a VXLAN (RFC 7348) that many hosts use: it learns their outer addresses from what
+    /// arrives. Its Ethernet address follows from the network, so that the hosts' neighbour tables
+    /// remain right when it is created again.
+    ///
+    /// # Errors
+    /// As for [`add_vxlan`](Self::add_vxlan).
+    pub fn add_learning_vxlan(&mut self, name: &str, network: u32, local: Ipv4Addr, over: u32) -> Result<()> {
+        let [_, a, b, c] = network.to_be_bytes();
+        let vxlan = LinkVxlan::new(name, network).local(local).port(VXLAN_PORT).learning(true).dev(over);
+        let message = vxlan.address(vec![0x02, 0x43, 0x52, a, b, c]).build();
+        self.add_tunnel(name, VXLAN, message)
     }
 
     /// Creates a GRE interface (RFC 2784) between two addresses, sent over the interface of

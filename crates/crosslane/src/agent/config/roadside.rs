@@ -18,7 +18,7 @@ use crate::tunnel::config::{Prefix, TunnelConfig};
 /// Maximum number of units.
 const MAX_UNITS: usize = 1000;
 /// Lengths of a prefix with an address for the unit and one for the vehicle.
-const PREFIX_LENGTHS: RangeInclusive<u8> = 1..=30;
+pub(super) const PREFIX_LENGTHS: RangeInclusive<u8> = 1..=30;
 /// MTUs of `[tunnel]`.
 const TUNNEL_MTUS: (u32, u32) = (576, 9216);
 
@@ -36,6 +36,8 @@ pub struct RoadsideConfig {
     pub slots: Spanned<u8>,
     /// File of our private key, for `tunnel = "crosslane"`.
     pub key: Option<Spanned<PathBuf>>,
+    /// The vehicle's home address, for traffic that knows no MPTCP: an IPv4 address with a prefix of 32 bits.
+    pub home: Option<Spanned<Prefix>>,
     /// The units.
     #[serde(default, rename = "unit")]
     pub units: Vec<Spanned<UnitConfig>>,
@@ -130,6 +132,14 @@ impl RoadsideConfig {
         }
     }
 
+    /// The vehicle's home address.
+    pub fn home(&self) -> Option<Ipv4Addr> {
+        match self.home.as_ref()?.get_ref().0.addr() {
+            IpAddr::V4(home) => Some(home),
+            IpAddr::V6(_) => None,
+        }
+    }
+
     /// The unit with this station id.
     pub fn unit(&self, station: u32) -> Option<&UnitConfig> {
         self.units.iter().map(Spanned::get_ref).find(|unit| unit.station == station)
@@ -159,10 +169,28 @@ pub(super) fn check(config: &Config) -> Result<(), Complaint> {
         return Err((place, cause, "give 1 to 1000 [[roadside.unit]]"));
     }
     check_key(roadside, place)?;
+    check_home(config, roadside)?;
     for (number, unit) in roadside.units.iter().enumerate() {
         check_unit(config, roadside, unit)?;
         let others = roadside.units[..number].iter().map(Spanned::get_ref);
         others.into_iter().try_for_each(|other| differ(roadside.tunnel, other, unit))?;
+    }
+    Ok(())
+}
+
+fn check_home(config: &Config, roadside: &RoadsideConfig) -> Result<(), Complaint> {
+    let Some(home) = &roadside.home else { return Ok(()) };
+    let (place, net) = (home.span().start, home.get_ref().0);
+    let is_host = matches!(net, IpNet::V4(net) if net.prefix_len() == 32);
+    if !is_host || net.addr().is_loopback() || net.addr().is_multicast() || net.addr().is_unspecified() {
+        return Err((place, format!("the home address {net} is no IPv4 host"), "give one, as \"10.99.0.7/32\""));
+    }
+    let units = roadside.units.iter().filter_map(|unit| Some(IpNet::V4(unit.get_ref().net()?)));
+    let tunnel = config.tunnel.iter().flat_map(|tunnel| &tunnel.get_ref().address).map(|prefix| prefix.get_ref().0);
+    let paths = config.paths.iter().filter_map(|path| path.get_ref().address).map(IpNet::from);
+    if units.chain(tunnel).chain(paths).any(|other| other.contains(&net.addr())) {
+        let cause = format!("the home address {net} belongs to a unit, a path or the tunnel");
+        return Err((place, cause, "give the vehicle an address that nothing else has"));
     }
     Ok(())
 }
@@ -339,6 +367,9 @@ inner = "10.82.0.2/24"
             ("inner = \"10.82.0.2/24\"", &key, 25, "only tunnels of kind"),
             ("slots = 2", "slots = 16", 14, "16 slots, with 15 left of 16 paths"),
             ("slots = 2", "slots = 0", 14, "0 slots"),
+            ("slots = 2", "home = \"10.99.0.0/24\"", 14, "the home address 10.99.0.0/24 is no IPv4 host"),
+            ("slots = 2", "home = \"fd99::7/128\"", 14, "is no IPv4 host"),
+            ("slots = 2", "home = \"10.82.0.9/32\"", 14, "belongs to a unit"),
             ("vanetza = \"127.0.0.1:5051\"", "", 11, "no CAM of a unit would arrive"),
             ("rat = \"lte\"", "rat = \"lte\"\nstations = [1001]", 16, "one of a path's `stations`"),
         ];

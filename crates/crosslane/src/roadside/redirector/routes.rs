@@ -8,7 +8,7 @@ use ipnet::Ipv4Net;
 use super::{MAX_HOMES, Outcome, UnitPlace};
 use crate::error::Result;
 use crate::netlink::Wiring;
-use crate::netlink::home_route::{HomeRoute, Hop, Owner};
+use crate::netlink::home::{HomeRoute, Hop, Owner};
 
 /// Routes of the controller in the main table: `HOME/32 via NEXT_HOP`.
 pub struct Routes {

@@ -1,16 +1,17 @@
-//! Routes that lead home addresses of vehicles, replaced in place, and found again by their
-//! protocol number after a restart.
+//! Home addresses of vehicles, and the routes that lead them: replaced in place, and found again
+//! by label or protocol number after a restart.
 
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
-use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
 use nix::errno::Errno;
-use rtnetlink::RouteMessageBuilder;
+use rtnetlink::{AddressMessageBuilder, RouteMessageBuilder};
 
 use super::{CallError, Wiring};
 use crate::error::{Error, Result};
@@ -20,6 +21,11 @@ use crate::error::{Error, Result};
 const METRIC: u32 = 1000;
 /// Metric of an unreachable destination: any other route precedes it.
 const UNREACHABLE_METRIC: u32 = u32::MAX;
+
+/// Interface of home addresses.
+const LOOPBACK: &str = "lo";
+/// Label of home addresses (`ip address` shows it).
+const LABEL: &str = "lo:crosslane";
 
 /// Who maintains a route: its protocol number, which no other program registers (rtnetlink.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +68,38 @@ impl HomeRoute {
 }
 
 impl Wiring {
+    /// Adds a home address to the loopback interface, which is always there, with a label by which
+    /// [`remove_home_addresses`](Self::remove_home_addresses) finds it.
+    ///
+    /// # Errors
+    /// The kernel rejects it, as when the interface has the address.
+    pub fn add_home_address(&mut self, home: Ipv4Addr) -> Result<()> {
+        let loopback = self.index(LOOPBACK)?;
+        let mut message = AddressMessageBuilder::<Ipv4Addr>::new().index(loopback).address(home, 32).build();
+        message.attributes.push(AddressAttribute::Label(LABEL.into()));
+        let attempt = format!("adding the home address {home} to {LOOPBACK}");
+        self.change(attempt, RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Removes the home addresses of this host; returns their number.
+    ///
+    /// # Errors
+    /// The kernel rejects it.
+    pub fn remove_home_addresses(&mut self) -> Result<usize> {
+        let query = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        let is_label =
+            |attribute: &AddressAttribute| matches!(attribute, AddressAttribute::Label(label) if label == LABEL);
+        let found = self.dump("listing the addresses", query, |message| match message {
+            RouteNetlinkMessage::NewAddress(address) if address.attributes.iter().any(is_label) => Some(address),
+            _ => None,
+        })?;
+        let count = found.len();
+        for address in found {
+            self.change("removing a home address".into(), RouteNetlinkMessage::DelAddress(address), 0)?;
+        }
+        Ok(count)
+    }
+
     /// Adds a route, or replaces the one to the same destinations in one step: no packet finds none.
     ///
     /// # Errors
@@ -94,6 +132,16 @@ impl Wiring {
             Err(cause) if cause.errno() == Some(Errno::ESRCH) => Ok(false),
             Err(cause) => Err(Error::failure(format!("removing the route to {}", route.to), cause)),
         }
+    }
+
+    /// Removes all routes of this owner; returns their number.
+    ///
+    /// # Errors
+    /// The kernel rejects it.
+    pub fn remove_home_routes(&mut self, owner: Owner) -> Result<usize> {
+        let found = self.home_routes(owner)?;
+        found.iter().try_for_each(|route| self.remove_home_route(owner, route).map(drop))?;
+        Ok(found.len())
     }
 
     /// The routes of this owner, in all tables.
