@@ -21,7 +21,7 @@ use super::messages::{Announcement, MAX_UNITS, MAX_VEHICLES, Report};
 mod directory;
 mod vehicle;
 
-pub use directory::{Directory, UnitSpec, VehicleSpec};
+pub use directory::{Directory, UnitSpec, VehicleSpec, inner};
 pub use vehicle::{MAX_SIGHTS, Sight, Vehicle};
 
 /// A unit without a report of a vehicle for this time is silent about it.
@@ -166,6 +166,11 @@ impl Controller {
     /// Whether a peer is connected.
     pub fn is_connected(&self, peer: Peer) -> bool {
         self.connected.contains(&peer)
+    }
+
+    /// The unit that a redirection without an answer leads to, if there is one.
+    pub fn requested(&self, vehicle: u32) -> Option<Option<u32>> {
+        self.vehicles.get(&vehicle)?.requested()
     }
 
     /// Reports of vehicles that are not in the directory, or of more units than a vehicle can have.

@@ -47,10 +47,10 @@ pub struct Config {
     pub tunnel: Option<Spanned<TunnelConfig>>,
     /// Roadside units to which tunnels are built, if any.
     pub roadside: Option<Spanned<RoadsideConfig>>,
-    /// What this machine is as a roadside unit, if it is one.
-    pub unit: Option<Spanned<UnitSection>>,
     /// The vehicle's own CAMs, if it sends any.
     pub cam: Option<Spanned<CamConfig>>,
+    /// What this machine is as a roadside unit, if it is one.
+    pub unit: Option<Spanned<UnitSection>>,
     /// Where the agent writes what it observes and does.
     #[serde(default)]
     pub log: Log,
@@ -254,7 +254,7 @@ fn read_checked(text: &str) -> Result<Config, Complaint> {
         return Err((unknown.span().start, cause, "name paths of this file"));
     }
     for check in
-        [checks::ranges, checks::observe, checks::demands, checks::costs, roadside::check, cam::check, unit::check]
+        [checks::ranges, checks::observe, checks::demands, checks::costs, unit::check, roadside::check, cam::check]
     {
         check(&config)?;
     }

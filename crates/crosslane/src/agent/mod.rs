@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::netlink::diag::Connection;
 use crate::netlink::links::{self, Notice};
 use crate::netlink::{EventError, PathManager, Stream, path_manager};
-use crate::observe::{self, Observed, Observer};
+use crate::observe::{self, Observation, Observed, Observer};
 
 mod commands;
 pub mod config;
@@ -29,7 +29,7 @@ mod counters;
 pub mod embedded;
 mod home_address;
 mod interfaces;
-mod journal;
+pub(crate) mod journal;
 pub mod later;
 pub mod machine;
 pub mod own_cams;
@@ -111,9 +111,9 @@ struct Driver {
     mptcp: Option<Mptcp>,
     tunnel: Option<ActiveTunnel>,
     roadside: Option<Roadside>,
+    own_cams: Option<OwnCams>,
     home: Option<HomeAddress>,
     unit: Option<Unit>,
-    own_cams: Option<OwnCams>,
     notices: Stream<Notice>,
     interfaces: Interfaces,
     observers: Vec<Box<dyn Observer>>,
@@ -148,9 +148,9 @@ impl Driver {
             mptcp: Mptcp::open(&config)?,
             tunnel: None,
             roadside: Roadside::new(&config, clock),
+            own_cams: None,
             home: None,
             unit: Unit::new(&config)?,
-            own_cams: None,
             notices: notices.into_stream().map_err(|cause| starting(&cause))?,
             interfaces: Interfaces::new(&config),
             observers: Vec::new(),
@@ -212,14 +212,7 @@ impl Driver {
                     Ok(notice) => self.notice(&notice),
                     Err(error) => self.notice_error(error)?,
                 },
-                observation = observe::next(&mut self.observers) => match observation {
-                    Ok(Observed::Input(input)) => self.handle(input),
-                    Ok(Observed::Station(signal)) if self.unit.is_some() => self.on_vehicle(signal),
-                    Ok(Observed::Station(signal)) => self.on_station(signal),
-                    Ok(Observed::Fix(fix)) => self.on_fix(fix),
-                    Ok(Observed::Note(sentence)) => self.note_to_user(&sentence),
-                    Err(rejected) => self.journal.rejected(&rejected),
-                },
+                observation = observe::next(&mut self.observers) => self.observed(observation),
                 arrived = or_pending(self.unit.as_mut().map(Unit::next)) => self.on_unit(arrived),
                 () = std::future::ready(()), if is_busy => {}
                 () = tokio::time::sleep(poll), if observed => {
@@ -251,6 +244,17 @@ impl Driver {
         self.roadside.take().into_iter().for_each(Roadside::finish);
         self.journal.finish(self.engine.left_out());
         Ok(())
+    }
+
+    fn observed(&mut self, observation: Observation) {
+        match observation {
+            Ok(Observed::Input(input)) => self.handle(input),
+            Ok(Observed::Station(signal)) if self.unit.is_some() => self.on_vehicle(signal),
+            Ok(Observed::Station(signal)) => self.on_station(signal),
+            Ok(Observed::Fix(fix)) => self.on_fix(fix),
+            Ok(Observed::Note(sentence)) => self.note_to_user(&sentence),
+            Err(rejected) => self.journal.rejected(&rejected),
+        }
     }
 
     fn event(&mut self, event: Result<Event, EventError>) -> Result<()> {

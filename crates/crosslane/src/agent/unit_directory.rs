@@ -117,6 +117,7 @@ name = "threshold"
 interface = "its-g5"
 tunnel = "crosslane"
 key = "own.key"
+home = "10.99.0.7/32"
 controller = "192.0.2.1:4761"
 controller_key = "wZzyuoHAp9fWVjyaCgnQ2Tb0Tr9ne0ZcF1i5cW0h5kE="
 [[roadside.unit]]
@@ -198,6 +199,7 @@ key = "wZzyuoHAp9fWVjyaCgnQ2Tb0Tr9ne0ZcF1i5cW0h5kE="
             (UnitEntry { inner: (Ipv4Addr::new(10, 82, 0, 1), 24), ..announced(2) }, "whose first address"),
             (UnitEntry { inner: (Ipv4Addr::new(10, 81, 0, 9), 16), ..announced(2) }, "prefixes that overlap"),
             (UnitEntry { address: Ipv4Addr::UNSPECIFIED, ..announced(2) }, "has no `address`"),
+            (UnitEntry { inner: (Ipv4Addr::new(10, 99, 0, 2), 24), ..announced(2) }, "contains the home address"),
         ];
         for (entry, expected) in cases {
             let sentences = directory.announce(&[entry]);

@@ -100,6 +100,10 @@ impl Vehicle {
         self.sights.iter().map(|(unit, sight)| (*unit, sight))
     }
 
+    pub(super) fn requested(&self) -> Option<Option<u32>> {
+        self.pending.map(|pending| pending.unit)
+    }
+
     /// Whether this unit serves it, or shall.
     pub(super) fn is_served_by(&self, unit: u32) -> bool {
         self.serving == Some(unit) || self.pending.is_some_and(|pending| pending.unit == Some(unit))

@@ -37,12 +37,12 @@ pub struct RoadsideConfig {
     pub slots: Spanned<u8>,
     /// File of our private key, for `tunnel = "crosslane"` and for the controller.
     pub key: Option<Spanned<PathBuf>>,
-    /// The vehicle's home address, for traffic that knows no MPTCP: an IPv4 address with a prefix of 32 bits.
-    pub home: Option<Spanned<Prefix>>,
     /// Address or name, and port, of the controller that announces further units.
     pub controller: Option<Spanned<String>>,
     /// The controller's public key.
     pub controller_key: Option<Spanned<String>>,
+    /// The vehicle's home address, for traffic that knows no MPTCP: an IPv4 address with a prefix of 32 bits.
+    pub home: Option<Spanned<Prefix>>,
     /// The units.
     #[serde(default, rename = "unit")]
     pub units: Vec<Spanned<UnitConfig>>,
@@ -187,8 +187,8 @@ pub(super) fn check(config: &Config) -> Result<(), Complaint> {
         return Err((place, cause, "give 1 to 1000 [[roadside.unit]], or the `controller` that announces them"));
     }
     check_key(roadside, place)?;
-    check_home(config, roadside)?;
     check_controller(roadside)?;
+    check_home(config, roadside)?;
     for (number, unit) in roadside.units.iter().enumerate() {
         check_unit(config, roadside, unit)?;
         let others = roadside.units[..number].iter().map(Spanned::get_ref);
@@ -264,6 +264,11 @@ pub fn refusal<'a>(
     unit: &UnitConfig,
 ) -> Option<String> {
     let roadside = config.roadside.as_ref()?.get_ref();
+    if let (Some(home), Some(net)) = (roadside.home(), unit.net())
+        && net.contains(&home)
+    {
+        return Some(format!("its prefix {net} contains the home address {home}"));
+    }
     let unit = Spanned::new(0..0, unit.clone());
     let checked = check_unit(config, roadside, &unit)
         .and_then(|()| others.try_for_each(|other| differ(roadside.tunnel, other, &unit)));
