@@ -6,6 +6,7 @@ pub mod agent;
 pub mod drive;
 pub mod links;
 pub mod tunnelled;
+pub mod units;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
