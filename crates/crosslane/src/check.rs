@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::agent::config::{self, Config};
 use crate::agent::machine;
 use crate::error::{Error, Result};
-use crate::{output, scenario_file, text_file};
+use crate::{controller, output, scenario_file, text_file};
 
 /// Seeds whose shadowing must show what the scenario expects.
 const SEEDS: [u64; 5] = [1, 2, 3, 4, 5];
@@ -29,6 +29,9 @@ const SEEDS: [u64; 5] = [1, 2, 3, 4, 5];
 pub fn run(file: &Path, data: Option<&Path>, fix: bool, json: bool) -> Result<ExitCode> {
     if fix {
         rewrite(file)?;
+    }
+    if is_controller(file) {
+        return check_controller(file, json);
     }
     if is_configuration(file) {
         return check_configuration(file, json);
@@ -70,6 +73,21 @@ fn check_configuration(file: &Path, json: bool) -> Result<ExitCode> {
     Err(fault)
 }
 
+/// Says all that `controller` would refuse.
+fn check_controller(file: &Path, json: bool) -> Result<ExitCode> {
+    let config = controller::config::read(file)?;
+    if let Err(fault) = controller::config::private_key(&config) {
+        if json {
+            print(file, json, "controller", false, &[fault.to_string()], &[])?;
+        }
+        return Err(fault);
+    }
+    let (units, vehicles) = (config.units.len(), config.vehicles.len());
+    let finding = format!("a controller for {units} units and {vehicles} vehicles, listening on {}", config.listen);
+    print(file, json, "controller", true, &[finding], &[])?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn what_it_is(config: &Config) -> String {
     let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let mut paths = count(config.paths.len(), "path");
@@ -101,11 +119,19 @@ fn bounds(scenario: &Scenario) -> Result<Vec<String>> {
     Ok(paths.map(|(path, bytes)| text(path.name, bytes)).collect())
 }
 
+/// A file with `listen` outside of sections is a controller's configuration.
+fn is_controller(file: &Path) -> bool {
+    table(file).contains_key("listen")
+}
+
+fn table(file: &Path) -> toml::Table {
+    text_file::read(file).unwrap_or_default().parse().unwrap_or_default()
+}
+
 /// A file with a `path`, or a gateway's `listen`, is an agent's configuration. What is no
 /// TOML is left to the reader of scenarios, which says why.
 fn is_configuration(file: &Path) -> bool {
-    let text = text_file::read(file).unwrap_or_default();
-    let table: toml::Table = text.parse().unwrap_or_default();
+    let table = table(file);
     let tunnel = table.get("tunnel").and_then(toml::Value::as_table);
     let is_gateway = tunnel.is_some_and(|keys| keys.contains_key("listen") || keys.contains_key("vehicle"));
     table.contains_key("path") || is_gateway

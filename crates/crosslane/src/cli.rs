@@ -9,7 +9,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::congestion_control::command as congestion_control;
 use crate::control::tunnel_command;
 use crate::error::{Error, Result};
-use crate::{agent, catalog, check, drive, import, keygen, output, receive, send, simulate};
+use crate::{agent, catalog, check, controller, drive, import, keygen, output, receive, send, simulate};
 
 /// Keeps a vehicle's connections alive over all networks in reach.
 #[derive(Parser)]
@@ -27,6 +27,8 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
     },
+    /// Lead the home addresses of vehicles to the roadside units that serve them.
+    Controller(controller::Options),
     /// Send files over all paths, each by its deadline, at minimum cost.
     Send(send::Options),
     /// Receive files from `crosslane send`.
@@ -121,6 +123,7 @@ fn usage_error(error: &clap::Error) -> Error {
 fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Agent { config } => agent::run(&config).map(|()| ExitCode::SUCCESS),
+        Command::Controller(options) => controller::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Send(options) => send::run(&options),
         Command::Receive(options) => receive::run(&options),
         Command::Drive(options) => drive::run(&options),

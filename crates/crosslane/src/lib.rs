@@ -10,6 +10,7 @@ pub mod clock;
 pub mod comparison;
 pub mod congestion_control;
 pub mod control;
+pub mod controller;
 pub mod drive;
 pub mod error;
 pub mod import;

@@ -10,7 +10,7 @@ use crosslane_core::time::Instant;
 use crosslane_core::tunnel::Mode;
 use serde_json::{Value, json};
 
-use super::config::Config;
+use super::config::{Config, Log};
 use crate::clock::Clock;
 use crate::control::status::{Status, path_name};
 use crate::netlink::CommandError;
@@ -31,6 +31,8 @@ const SUPPRESSED: &str = "suppressed";
 /// Writes the events: always less than a megabyte a minute. It reports what it
 /// suppresses.
 pub struct Journal {
+    /// The program that writes.
+    source: &'static str,
     clock: Clock,
     names: Vec<String>,
     to: Sink,
@@ -45,17 +47,26 @@ pub struct Journal {
 impl Journal {
     /// Writes into the file that the configuration names, or to standard output.
     pub fn open(config: &Config, clock: Clock) -> Journal {
-        let (to, name) = match &config.log.events {
+        let names = config.paths.iter().map(|path| path.get_ref().name.clone()).collect();
+        Journal::new("agent", &config.log, names, clock)
+    }
+
+    /// The journal of a controller.
+    pub fn of_controller(log: &Log, clock: Clock) -> Journal {
+        Journal::new("controller", log, Vec::new(), clock)
+    }
+
+    fn new(source: &'static str, log: &Log, names: Vec<String>, clock: Clock) -> Journal {
+        let (to, name) = match &log.events {
             Some(file) => {
                 let name = file.display().to_string();
-                let max_bytes = u64::from(*config.log.events_max_mb.get_ref()) * 1_000_000;
+                let max_bytes = u64::from(*log.events_max_mb.get_ref()) * 1_000_000;
                 (Sink::file(file, max_bytes), name)
             }
             None => (Sink::default(), "standard output".into()),
         };
-        let names = config.paths.iter().map(|path| path.get_ref().name.clone()).collect();
-        let limit = Limit::new(clock.now());
-        let mut journal = Journal { clock, names, to, name, buffered: Vec::new(), limit, faults: 0, broken: false };
+        let (limit, buffered) = (Limit::new(clock.now()), Vec::new());
+        let mut journal = Journal { source, clock, names, to, name, buffered, limit, faults: 0, broken: false };
         let start = json!({ "monotonic_ns": clock.origin_ns(), "version": env!("CARGO_PKG_VERSION") });
         journal.write_event("start", start);
         journal
@@ -170,9 +181,16 @@ impl Journal {
         self.write_event("end", fields);
     }
 
-    fn write_event(&mut self, event: &str, fields: Value) {
+    /// Writes the last lines of a controller.
+    pub fn finish_controller(&mut self) {
+        self.report_suppressed(true);
+        self.write_event("end", json!({ "faults": self.faults, "resident_mb": resident_mb() }));
+    }
+
+    /// Writes an event; `fields` must be an object.
+    pub fn write_event(&mut self, event: &str, fields: Value) {
         self.flush();
-        let line = events::line(self.clock.now(), "agent", event, fields);
+        let line = events::line(self.clock.now(), self.source, event, fields);
         self.write_limited(&line);
     }
 
@@ -196,8 +214,10 @@ impl Journal {
             }
             Some(Err(cause)) => {
                 if !std::mem::replace(&mut self.broken, true) {
-                    let name = &self.name;
-                    eprintln!("crosslane: while writing events to {name}: {cause}; the agent continues without them");
+                    let (name, source) = (&self.name, self.source);
+                    eprintln!(
+                        "crosslane: while writing events to {name}: {cause}; the {source} continues without them"
+                    );
                 }
                 false
             }

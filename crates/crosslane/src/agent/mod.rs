@@ -29,7 +29,7 @@ mod counters;
 pub mod embedded;
 mod home_address;
 mod interfaces;
-mod journal;
+pub(crate) mod journal;
 pub mod later;
 pub mod machine;
 mod parts;

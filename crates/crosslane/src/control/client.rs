@@ -9,7 +9,7 @@ use std::time::Duration;
 use crosslane_core::demand::Object;
 use crosslane_core::tunnel::Mode;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use socket2::{Domain, Socket, Type};
 
 use super::protocol::{Inbox, READ_BYTES, Reply, address, flush, tunnel_name, write_demand, write_tunnel_request};
@@ -100,11 +100,11 @@ fn connect(name: &str) -> io::Result<UnixStream> {
 /// A line of the agent, as a query reads it.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Answer {
+enum Answer<T> {
     Rejected {
         error: String,
     },
-    Status(Status),
+    Status(T),
     /// What a sender wants to know.
     Other(IgnoredAny),
 }
@@ -116,22 +116,28 @@ enum Answer {
 /// There is no such agent, it is another user's, or it rejects the request: one error message with the remedy.
 pub fn query_tunnel(interface: &str, mode: Option<Mode>) -> Result<Status> {
     let attempt = format!("querying the agent with the tunnel {interface:?}");
-    let stream = connect(&tunnel_name(interface)).map_err(|cause| {
-        let remedy = "start `crosslane agent` with a [tunnel], or name its interface with --interface";
-        match cause.kind() {
-            // No interface has a name that is too long for a socket's.
-            io::ErrorKind::ConnectionRefused | io::ErrorKind::InvalidInput => {
-                Error::usage(&attempt, "none runs in this network namespace", remedy)
-            }
-            _ => Error::usage(&attempt, cause, remedy),
+    let remedy = "start `crosslane agent` with a [tunnel], or name its interface with --interface";
+    query(&tunnel_name(interface), &attempt, remedy, &write_tunnel_request(mode))
+}
+
+/// Requests the status of the program that listens at an abstract name.
+///
+/// # Errors
+/// None listens, it is another user's, or it rejects the request: one error message with the remedy.
+pub fn query<T: DeserializeOwned>(name: &str, attempt: &str, remedy: &str, request: &[u8]) -> Result<T> {
+    let stream = connect(name).map_err(|cause| match cause.kind() {
+        // No interface has a name that is too long for a socket's.
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::InvalidInput => {
+            Error::usage(attempt, "none runs in this network namespace", remedy)
         }
+        _ => Error::usage(attempt, cause, remedy),
     })?;
     // An abstract name is free to every program of the namespace.
     trust(&stream, None).map_err(|user| {
         let cause = format!("{user} runs it, or another program at its address");
-        Error::usage(&attempt, cause, "run this command as that user")
+        Error::usage(attempt, cause, "run this command as that user")
     })?;
-    match exchange(&stream, &write_tunnel_request(mode)) {
+    match exchange(&stream, request) {
         Ok(Ok(status)) => Ok(status),
         Ok(Err(rejection)) => Err(Error::message(rejection, 2)),
         Err(cause) => {
@@ -145,7 +151,7 @@ pub fn query_tunnel(interface: &str, mode: Option<Mode>) -> Result<Status> {
 }
 
 /// The status, or the error message of a rejection.
-fn exchange(mut stream: &UnixStream, request: &[u8]) -> io::Result<Result<Status, String>> {
+fn exchange<T: DeserializeOwned>(mut stream: &UnixStream, request: &[u8]) -> io::Result<Result<T, String>> {
     stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
     // An agent that rejects us may have replied and closed the connection already.
     drop(stream.write_all(request));

@@ -15,6 +15,7 @@ pub mod listener;
 pub mod protocol;
 pub mod server;
 pub mod status;
+pub mod status_server;
 mod trust;
 pub mod tunnel_command;
 

@@ -18,8 +18,12 @@ use crate::tunnel::security::{PrivateKey, PublicKey};
 
 /// Pause before the second attempt to connect; it doubles with each further one.
 pub const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// Longest pause between two attempts, and the pause after a refusal.
-pub const MAX_PAUSE: Duration = Duration::from_secs(5);
+/// Longest pause between two attempts: a controller that starts again knows all within a second.
+pub const MAX_PAUSE: Duration = Duration::from_millis(800);
+/// Pause after a refusal.
+pub const REFUSED_PAUSE: Duration = Duration::from_secs(5);
+/// Longest time for a connection and its handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Maximum number of reports that wait: a second's of a unit with a thousand vehicles.
 const MAX_REPORTS: usize = 16_384;
@@ -126,9 +130,7 @@ impl Session {
             if was_up {
                 pause = FIRST_PAUSE;
             }
-            if matches!(end, End::Refused(_)) {
-                pause = MAX_PAUSE;
-            }
+            let wait = if matches!(end, End::Refused(_)) { REFUSED_PAUSE } else { pause };
             let error = self.error(end);
             if was_up || error.to_string() != reported {
                 reported = error.to_string();
@@ -136,7 +138,7 @@ impl Session {
                     return;
                 }
             }
-            sleep(pause).await;
+            sleep(wait).await;
             pause = (pause * 2).min(MAX_PAUSE);
         }
     }
@@ -161,7 +163,7 @@ impl Session {
 
     /// Connects once, and works until the connection ends.
     async fn connection(&mut self) -> Result<std::convert::Infallible, End> {
-        let (mut stream, mut sealer, mut opener) = timeout(SILENCE, self.connect()).await.map_err(silent)??;
+        let (mut stream, mut sealer, mut opener) = timeout(CONNECT_TIMEOUT, self.connect()).await.map_err(late)??;
         while self.reports.try_recv().is_ok() {}
         self.overrun.store(false, Relaxed);
         let (mut reader, mut writer) = stream.split();
@@ -239,8 +241,8 @@ impl Session {
     }
 }
 
-fn silent(_: tokio::time::error::Elapsed) -> ChannelFault {
-    ChannelFault::Silent
+fn late(_: tokio::time::error::Elapsed) -> ChannelFault {
+    io::Error::new(io::ErrorKind::TimedOut, "it does not answer").into()
 }
 
 fn put(report: &Report, plain: &mut Vec<u8>, sealer: &mut Sealer, out: &mut Vec<u8>) -> Result<(), ChannelFault> {
