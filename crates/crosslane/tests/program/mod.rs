@@ -7,6 +7,7 @@ pub mod controller;
 pub mod drive;
 pub mod links;
 pub mod tunnelled;
+pub mod units;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
