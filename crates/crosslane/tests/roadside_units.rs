@@ -19,7 +19,7 @@ use crosslane::testbed::{Namespace, SERVER, Testbed, Wiring, vehicle_address};
 use crosslane::tunnel::security::PrivateKey;
 use crosslane_core::roadside::messages::UnitEntry;
 use program::agent::{Agent, units_in_slots};
-use program::controller::Controller;
+use program::announcer::Announcer;
 use program::links::two_links;
 use program::{can_drive, crosslane};
 use serde_json::Value;
@@ -333,7 +333,7 @@ fn units_that_the_controller_announces_are_used_until_it_withdraws_them() {
     );
     let announce = |stations: &[u32]| {
         let (keys, units) = ((controller.clone(), own.public()), stations.iter().map(|one| announced(*one)).collect());
-        Controller::start(&world.testbed.server, &format!("{SERVER}:4761"), keys, units)
+        Announcer::start(&world.testbed.server, &format!("{SERVER}:4761"), keys, units)
     };
     let agent = world.agent(&text);
     let (client, server) = world.connect();

@@ -3,11 +3,13 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub mod agent;
+pub mod announcer;
 pub mod controller;
 pub mod drive;
 pub mod links;
 pub mod on_board_unit;
 pub mod tunnelled;
+pub mod units;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
