@@ -46,7 +46,7 @@ say = @printf '\n\033[1m== %s\033[0m\n' '$(1)'
 export CARGO_TERM_COLOR ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build lab demo test lint e2e e2e-openflow e2e-gre hardship results nota szilagyi torrinhas tunnel conformance conformance-simulated conformance-check deadlines bpf bench clean tools tshark
+.PHONY: help build lab demo test lint e2e e2e-openflow e2e-gre hardship results nota szilagyi torrinhas roadside tunnel conformance conformance-simulated conformance-check deadlines bpf bench clean tools tshark
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -111,6 +111,19 @@ tunnel: build lab ## measure traffic through the tunnel, 5 seeds, into docs/resu
 	@set -e; for name in $(TUNNELS_OTHER); do $(MAKE) --no-print-directory runs/tunnel/$$name; done
 	$(LAB) tunnel $(foreach name,$(TUNNELS_BULK),runs/tunnel/$(name)/cubic runs/tunnel/$(name)/bbr) \
 	    $(TUNNELS_OTHER:%=runs/tunnel/%) --out docs/results/tunnel-measured.md
+
+# Several roadside units over one radio. The sums of fading units in each 100 ms need records.
+ROADSIDE = fading ten-30 ten-100 ten-200 three-lte unit-dies unit-lies attacker
+roadside: build lab ## simulate several roadside units over one radio, 50 seeds, into docs/results/roadside.md (some minutes)
+	@set -e; for name in $(ROADSIDE); do $(MAKE) --no-print-directory runs/roadside/$$name; done
+	$(CROSSLANE) simulate scenarios/torrinhas/scenario-1.toml --strategy $(ROADSIDE_STRATEGIES) --seed 1..50 --records none --out runs/roadside/switched
+	$(LAB) roadside $(ROADSIDE:%=runs/roadside/%) runs/roadside/switched --out docs/results/roadside.md
+
+ROADSIDE_STRATEGIES = kernel,kernel-tuned,hapanchak,threshold,torrinhas,oracle
+runs/roadside/%: FORCE
+	$(call say,simulating roadside/$*)
+	$(CROSSLANE) simulate scenarios/roadside/$*.toml --strategy $(ROADSIDE_STRATEGIES) --seed 1..50 --records $(if $(filter fading,$*),all,none) --out $@
+	@rm -f $@/runs/*/packets.* $@/runs/*/*/packets.*
 
 runs/tunnel/%/cubic: FORCE
 	$(call say,measuring tunnel/$* with cubic)

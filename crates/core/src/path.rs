@@ -37,6 +37,9 @@ impl Rat {
     }
 }
 
+/// Number of the radio over which an agent reaches the roadside units that it discovers.
+pub const UNITS_RADIO: u8 = 255;
+
 /// Configuration of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathSpec {
@@ -48,6 +51,9 @@ pub struct PathSpec {
     pub local: Option<IpAddr>,
     /// Index of the interface, 0 if the kernel may choose.
     pub if_index: u32,
+    /// Number of the radio that it shares with all paths of the same number: their
+    /// packets wait in one transmit queue for one channel. `None`: it shares none.
+    pub radio: Option<u8>,
 }
 
 /// Wanted state of a path.

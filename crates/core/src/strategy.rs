@@ -125,7 +125,12 @@ mod tests {
     #[test]
     fn wifi_has_a_separate_threshold_or_that_of_80211p() {
         let of = |rat, wifi_dbm| {
-            threshold_of(&PathSpec { name: "a".into(), rat, local: None, if_index: 0 }, -82.0, wifi_dbm, None)
+            threshold_of(
+                &PathSpec { name: "a".into(), rat, local: None, if_index: 0, radio: None },
+                -82.0,
+                wifi_dbm,
+                None,
+            )
         };
         assert_eq!(of(Rat::Ieee80211p, Some(-75.0)), Some(-82.0));
         assert_eq!((of(Rat::Wifi, Some(-75.0)), of(Rat::Wifi, None)), (Some(-75.0), Some(-82.0)));

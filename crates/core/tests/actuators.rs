@@ -90,7 +90,13 @@ impl Actuator for Log {
 }
 
 fn spec(place: u8, name: &str) -> PathSpec {
-    PathSpec { name: name.into(), rat: Rat::Lte, local: Some([10, 0, place, 2].into()), if_index: 1 + u32::from(place) }
+    PathSpec {
+        name: name.into(),
+        rat: Rat::Lte,
+        local: Some([10, 0, place, 2].into()),
+        if_index: 1 + u32::from(place),
+        radio: None,
+    }
 }
 
 fn agent(log: &Log) -> Agent {

@@ -59,7 +59,7 @@ impl Assessor for LastSample {
 }
 
 fn agent(strategy: Arc<dyn Strategy>) -> Agent {
-    let path = |name: &str| PathSpec { name: name.into(), rat: Rat::Lte, local: None, if_index: 0 };
+    let path = |name: &str| PathSpec { name: name.into(), rat: Rat::Lte, local: None, if_index: 0, radio: None };
     Agent::new(&[path("a"), path("b")], &[0, 1], Mode::Aggregate, strategy, Vec::new())
 }
 

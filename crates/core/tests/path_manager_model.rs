@@ -436,7 +436,13 @@ struct Driver {
 
 impl Driver {
     fn new() -> Driver {
-        let spec = |path| PathSpec { name: "path".into(), rat: Rat::Lte, local: Some(address(path, 0)), if_index: 1 };
+        let spec = |path| PathSpec {
+            name: "path".into(),
+            rat: Rat::Lte,
+            local: Some(address(path, 0)),
+            if_index: 1,
+            radio: None,
+        };
         let manager = Manager::new((0..PATHS).map(spec).collect(), Duration::from_millis(20));
         let mut driver = Driver {
             manager,

@@ -135,13 +135,13 @@ fn nothing_passes_over_a_unit_without_a_slot() -> Outcome {
 }
 
 #[test]
-fn the_application_connects_when_the_first_unit_has_a_slot() -> Outcome {
+fn the_application_connects_when_the_cams_of_the_units_in_reach_have_arrived() -> Outcome {
     let text = road("slots = 4", "").replace("from_m = [0, 0]", "from_m = [-4000, 0]");
     let run = run(&text, "threshold", 1)?;
     let (opened_s, change) = changes(&run).next().ok_or("no change")?;
     let first = run.packets.first().ok_or("no packet")?;
-    assert!(opened_s > 5.0 && change.path == first.path, "{opened_s} {change:?}");
-    assert!((0.0..0.01).contains(&(first.t_ns as f64 / 1e9 - opened_s)), "{opened_s} {first:?}");
+    assert!(opened_s > 5.0, "{opened_s} {change:?}");
+    assert!((0.299..0.31).contains(&(first.t_ns as f64 / 1e9 - opened_s)), "{opened_s} {first:?}");
     Ok(())
 }
 

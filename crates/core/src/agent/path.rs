@@ -16,6 +16,7 @@ use crate::path::{PathId, PathSpec, PathState};
 pub(super) struct Path {
     pub(super) name: String,
     pub(super) rank: u8,
+    pub(super) radio: Option<u8>,
     pub(super) assessors: Vec<Box<dyn Assessor + Send>>,
     pub(super) belief: Belief,
     pub(super) reason: Reason,
@@ -39,7 +40,7 @@ pub(super) fn reason_for(paths: &[Path], place: usize, changed: usize) -> Reason
 
 impl Path {
     pub(super) fn new(spec: &PathSpec, rank: u8, assessors: Vec<Box<dyn Assessor + Send>>) -> Path {
-        Path { name: spec.name.clone(), rank, assessors, ..Path::default() }
+        Path { name: spec.name.clone(), rank, radio: spec.radio, assessors, ..Path::default() }
     }
 
     pub(super) fn decide(&mut self, path: PathId, state: PathState, reason: Reason, outputs: &mut VecDeque<Output>) {
@@ -53,7 +54,7 @@ impl Path {
     }
 
     pub(super) fn input(&self) -> PathInput {
-        PathInput { belief: self.belief, was: self.state, rank: self.rank }
+        PathInput { belief: self.belief, was: self.state, rank: self.rank, radio: self.radio }
     }
 
     pub(super) fn supply(&self) -> PathSupply<'_> {

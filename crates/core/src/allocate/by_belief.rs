@@ -31,8 +31,11 @@ mod tests {
     use alloc::vec::Vec;
 
     fn allocate(on_fade: OnFade, paths: &[(Belief, PathState)]) -> Vec<PathState> {
-        let inputs: Vec<_> =
-            paths.iter().enumerate().map(|(i, &(belief, was))| PathInput { belief, was, rank: i as u8 }).collect();
+        let inputs: Vec<_> = paths
+            .iter()
+            .enumerate()
+            .map(|(i, &(belief, was))| PathInput { belief, was, rank: i as u8, radio: None })
+            .collect();
         ByBelief { mode: Mode::Aggregate, on_fade }.allocate(&inputs).states().to_vec()
     }
 
@@ -63,7 +66,8 @@ mod tests {
     }
 
     fn allocate_backup(paths: &[(Belief, PathState, u8)]) -> Vec<PathState> {
-        let inputs: Vec<_> = paths.iter().map(|&(belief, was, rank)| PathInput { belief, was, rank }).collect();
+        let inputs: Vec<_> =
+            paths.iter().map(|&(belief, was, rank)| PathInput { belief, was, rank, radio: None }).collect();
         ByBelief { mode: Mode::Backup, on_fade: OnFade::Backup }.allocate(&inputs).states().to_vec()
     }
 

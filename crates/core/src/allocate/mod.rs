@@ -16,6 +16,7 @@ use crate::wanted::Wanted;
 pub mod by_belief;
 pub mod deadline;
 pub mod mp_dpa;
+pub mod one_of_radio;
 
 /// How the paths are used together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -37,6 +38,8 @@ pub struct PathInput {
     pub was: PathState,
     /// Rank in the user's preference, 0 first.
     pub rank: u8,
+    /// Number of the radio that it shares with others, if any.
+    pub radio: Option<u8>,
 }
 
 /// What a path can contribute to a demand.

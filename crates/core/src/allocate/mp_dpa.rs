@@ -124,7 +124,7 @@ mod tests {
     /// 100 ms of 1 MB due in 10 s.
     fn others(params: Params, bytes: impl Fn(u64) -> u64) -> Vec<bool> {
         let mut mp_dpa = MpDpa::new(params);
-        let input = |rank| PathInput { belief: Belief::Good, was: PathState::Backup, rank };
+        let input = |rank| PathInput { belief: Belief::Good, was: PathState::Backup, rank, radio: None };
         let latest = Latest::default();
         let paths = [0, 1].map(|rank| PathSupply { input: input(rank), history: None, latest: &latest });
         let mut acked_bytes = 0;

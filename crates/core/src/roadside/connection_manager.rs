@@ -24,6 +24,11 @@ pub const MAX_UNITS: usize = 4096;
 const HYSTERESIS_DB: f32 = 6.0;
 /// Longest period of CAMs (EN 302 637-2 clause 6.1.3: T_GenCamMax).
 const MAX_CAM_PERIOD: Duration = Duration::from_secs(1);
+/// From the time at which a unit takes a slot, for this long, its signal suffices; then a
+/// subflow over its path must prove that it carries.
+const GRACE: Duration = Duration::from_secs(1);
+/// A unit that left its slot without such a proof takes no other's slot for this long.
+const PENALTY: Duration = Duration::from_secs(3);
 /// Weight of a new RSSI in the smoothed one.
 const RSSI_WEIGHT: f32 = 0.25;
 
@@ -77,6 +82,11 @@ pub enum Input {
         /// The belief.
         belief: Belief,
     },
+    /// A subflow over a unit's path exists.
+    Proof {
+        /// The unit's station id.
+        station: u32,
+    },
 }
 
 /// An output of a [`ConnectionManager`].
@@ -115,11 +125,42 @@ pub struct Unit {
     pub position: Option<Position>,
     /// What the agent believes of its path.
     pub belief: Belief,
+    /// Until when it is taken to carry what it is believed to.
+    proven_until: Instant,
+    /// When a subflow over its path last existed, since it has its slot.
+    proven: Option<Instant>,
+    /// Until when it takes no other unit's slot.
+    barred_until: Instant,
 }
 
 impl Unit {
-    fn carries(&self) -> bool {
+    fn is_believed(&self) -> bool {
         matches!(self.belief, Belief::Good | Belief::Fading)
+    }
+
+    /// True if it is believed to carry, and nothing speaks against it.
+    fn carries(&self, proof: Proof) -> bool {
+        self.is_believed() && !proof.lacks(self)
+    }
+
+    /// True if its path is lost, or carries nothing although its signal is good.
+    fn is_lost(&self, proof: Proof) -> bool {
+        let had_one = self.proven.is_some_and(|at| proof.now < at + GRACE);
+        (self.belief >= Belief::Lost && !had_one) || (self.is_believed() && proof.lacks(self))
+    }
+}
+
+/// Whether subflows prove which units carry.
+#[derive(Clone, Copy)]
+struct Proof {
+    now: Instant,
+    /// Some unit has one: there are connections.
+    exists: bool,
+}
+
+impl Proof {
+    fn lacks(self, unit: &Unit) -> bool {
+        self.exists && self.now >= unit.proven_until
     }
 }
 
@@ -130,6 +171,7 @@ pub struct ConnectionManager {
     /// Units of the directory whose CAMs arrive, by station id.
     units: BTreeMap<u32, Unit>,
     outputs: VecDeque<Output>,
+    now: Instant,
 }
 
 impl ConnectionManager {
@@ -141,6 +183,7 @@ impl ConnectionManager {
             directory: BTreeMap::new(),
             units: BTreeMap::new(),
             outputs: VecDeque::new(),
+            now: Instant::ZERO,
         }
     }
 
@@ -158,7 +201,16 @@ impl ConnectionManager {
         if !self.directory.contains_key(&cam.station) || !cam.rssi_dbm.is_finite() {
             return;
         }
-        let first = Unit { slot: None, last_cam: now, rssi_dbm: cam.rssi_dbm, position: None, belief: Belief::Unknown };
+        let first = Unit {
+            slot: None,
+            last_cam: now,
+            rssi_dbm: cam.rssi_dbm,
+            position: None,
+            belief: Belief::Unknown,
+            proven_until: now,
+            proven: None,
+            barred_until: now,
+        };
         let unit = self.units.entry(cam.station).or_insert(first);
         unit.rssi_dbm += RSSI_WEIGHT * (cam.rssi_dbm - unit.rssi_dbm);
         (unit.last_cam, unit.position) = (now, cam.position);
@@ -166,14 +218,21 @@ impl ConnectionManager {
             return;
         }
         let rssi_dbm = unit.rssi_dbm;
-        let Some(slot) = self.free_slot().or_else(|| self.vacate(now, rssi_dbm)) else { return };
+        let may_replace = now >= unit.barred_until;
+        let replaced = |manager: &mut Self| may_replace.then(|| manager.vacate(now, rssi_dbm)).flatten();
+        let Some(slot) = self.free_slot().or_else(|| replaced(self)) else { return };
         let text = format!("a CAM of {} arrived, {rssi_dbm:.1} dBm", self.name(cam.station));
         let inputs = [("station", f64::from(cam.station)), ("rssi_dbm", f64::from(rssi_dbm))];
         let reason = Reason { rule: "roadside.in-reach", text, inputs: inputs.into() };
         if let Some(unit) = self.units.get_mut(&cam.station) {
-            (unit.slot, unit.belief) = (Some(slot), Belief::Unknown);
+            (unit.slot, unit.belief, unit.proven_until) = (Some(slot), Belief::Unknown, now + GRACE);
             self.outputs.push_back(Output::Open { slot, station: cam.station, reason });
         }
+    }
+
+    fn proof(&self, now: Instant) -> Proof {
+        let is_proven = |unit: &Unit| unit.proven.is_some_and(|at| now < at + GRACE);
+        Proof { now, exists: self.units.values().any(is_proven) }
     }
 
     fn free_slot(&self) -> Option<u8> {
@@ -184,15 +243,16 @@ impl ConnectionManager {
     /// path is lost, else of the weakest that carries nothing and is clearly weaker. A unit
     /// that waits and is clearly stronger takes it first, with its next CAM.
     fn vacate(&mut self, now: Instant, rssi_dbm: f32) -> Option<u8> {
+        let proof = self.proof(self.now);
         let waits = |unit: &Unit| unit.slot.is_none() && now < unit.last_cam + MAX_CAM_PERIOD;
         if self.units.values().any(|unit| waits(unit) && unit.rssi_dbm > rssi_dbm + HYSTERESIS_DB) {
             return None;
         }
-        let is_good = |unit: &Unit| unit.belief == Belief::Good;
+        let is_good = |unit: &Unit| unit.belief == Belief::Good && unit.carries(proof);
         let has_good = self.units.values().any(is_good);
-        let carries = |unit: &Unit| is_good(unit) || (unit.carries() && !has_good);
+        let carries = |unit: &Unit| is_good(unit) || (unit.carries(proof) && !has_good);
         let holders = self.units.iter().filter(|(_, unit)| unit.slot.is_some() && !carries(unit));
-        let is_lost = |unit: &Unit| unit.belief >= Belief::Lost;
+        let is_lost = |unit: &Unit| unit.is_lost(proof);
         let order = |a: &Unit, b: &Unit| is_lost(b).cmp(&is_lost(a)).then(a.rssi_dbm.total_cmp(&b.rssi_dbm));
         let (&station, unit) = holders.min_by(|(_, a), (_, b)| order(a, b))?;
         if !is_lost(unit) && unit.rssi_dbm + HYSTERESIS_DB >= rssi_dbm {
@@ -210,9 +270,13 @@ impl ConnectionManager {
 
     /// Frees the slot of a unit, and returns it.
     fn close(&mut self, station: u32, reason: Reason) -> Option<u8> {
+        let proof = self.proof(self.now);
         let unit = self.units.get_mut(&station)?;
         let slot = unit.slot.take()?;
-        unit.belief = Belief::Unknown;
+        if unit.is_believed() && unit.is_lost(proof) {
+            unit.barred_until = self.now + PENALTY;
+        }
+        (unit.belief, unit.proven) = (Belief::Unknown, None);
         self.outputs.push_back(Output::Close { slot, station, reason });
         Some(slot)
     }
@@ -220,9 +284,10 @@ impl ConnectionManager {
     /// When a unit is to be removed; never while it carries data. Its CAMs have stopped
     /// then, or the directory lacks it.
     fn removal(&self, station: u32, unit: &Unit) -> Option<Instant> {
+        let proof = self.proof(self.now);
         let at =
             if self.directory.contains_key(&station) { unit.last_cam + self.params.timeout } else { Instant::ZERO };
-        (!unit.carries()).then_some(at)
+        (!unit.carries(proof)).then_some(at)
     }
 
     fn remove_due(&mut self, now: Instant) {
@@ -252,6 +317,7 @@ impl Engine for ConnectionManager {
     type Output = Output;
 
     fn handle(&mut self, now: Instant, input: Input) {
+        self.now = now;
         match input {
             Input::Cam(cam) => self.on_cam(now, &cam),
             Input::Directory(stations) => self.on_directory(stations),
@@ -260,10 +326,17 @@ impl Engine for ConnectionManager {
                     unit.belief = belief;
                 }
             }
+            Input::Proof { station } => {
+                if let Some(unit) = self.units.get_mut(&station) {
+                    unit.proven_until = unit.proven_until.max(now + GRACE);
+                    unit.proven = Some(now);
+                }
+            }
         }
     }
 
     fn poll(&mut self, now: Instant) -> Option<Output> {
+        self.now = now;
         self.remove_due(now);
         self.outputs.pop_front()
     }

@@ -55,6 +55,13 @@ impl UnitPaths {
         self.manager.units()
     }
 
+    /// A subflow over a path exists, whether it is one of the units or not.
+    pub fn on_subflow(&mut self, now: Instant, path: PathId) {
+        if let Some((&station, _)) = self.paths.iter().find(|(_, known)| **known == path) {
+            self.manager.handle(now, Input::Proof { station });
+        }
+    }
+
     /// The next decision: a unit takes a slot, or leaves it.
     pub fn poll(&mut self, now: Instant) -> Option<Output> {
         self.manager.poll(now)
@@ -63,6 +70,11 @@ impl UnitPaths {
     /// When the next decision is due without an input.
     pub fn next_wakeup(&self) -> Option<Instant> {
         self.manager.next_wakeup()
+    }
+
+    /// Smoothed RSSI of a unit in reach, in dBm.
+    pub fn rssi_dbm(&self, station: u32) -> Option<f32> {
+        self.manager.units().find(|(id, _)| *id == station).map(|(_, unit)| unit.rssi_dbm)
     }
 
     /// A unit is this path from now on. Returns the sample of the CAM by which it became one.

@@ -5,9 +5,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Entry, Strategy, threshold_of};
-use crate::allocate::{Allocator, Mode, by_belief::ByBelief};
+use crate::allocate::{
+    Allocator, Mode,
+    one_of_radio::{self, OneOfRadio},
+};
 use crate::assess::{Assessor, silence, threshold};
-use crate::path::{OnFade, PathSpec};
+use crate::path::PathSpec;
+use crate::time::Duration;
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry =
@@ -32,6 +36,8 @@ impl Strategy for Params {
     }
 
     fn allocator(&self, mode: Mode) -> Box<dyn Allocator + Send> {
-        Box::new(ByBelief { mode, on_fade: OnFade::Backup })
+        let smoothing = Duration::from_millis(self.signal.smoothing_ms.into());
+        let threshold::Params { threshold_dbm, hysteresis_db, .. } = self.signal;
+        Box::new(OneOfRadio::new(one_of_radio::Params { mode, threshold_dbm, hysteresis_db, smoothing }))
     }
 }

@@ -77,12 +77,14 @@ pub struct PathConfig {
     /// Station ids of the roadside units reached over it.
     #[serde(default)]
     pub stations: Vec<u32>,
+    /// Number of the radio, if it shares one with other paths.
+    pub radio: Option<u8>,
 }
 
 impl PathConfig {
     /// The path for the engine, without an address yet.
     pub fn spec(&self) -> PathSpec {
-        PathSpec { name: self.name.clone(), rat: self.rat, local: None, if_index: 0 }
+        PathSpec { name: self.name.clone(), rat: self.rat, local: None, if_index: 0, radio: self.radio }
     }
 
     /// Name of the interface.

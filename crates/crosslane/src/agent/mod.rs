@@ -10,7 +10,7 @@ use crosslane_core::actuator::{self, Command};
 use crosslane_core::agent::{Agent, Input, Output};
 use crosslane_core::engine::Engine;
 use crosslane_core::mptcp::Event;
-use crosslane_core::path::PathSpec;
+use crosslane_core::path::{PathSpec, Sample, SampleKind};
 use crosslane_core::strategy::threshold;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Interval;
@@ -328,6 +328,9 @@ impl Driver {
 
     fn handle(&mut self, input: Input) {
         let now = self.clock.now();
+        if let Input::Sample(Sample { path, kind: SampleKind::Transport(_) }) = &input {
+            self.roadside.iter_mut().for_each(|roadside| roadside.note_subflow(now, *path));
+        }
         self.engine.handle(now, input);
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crosslane_core::agent::Input;
 use crosslane_core::assess::{Belief, Reason};
-use crosslane_core::path::{PathId, PathSpec, Rat, Signal};
+use crosslane_core::path::{PathId, PathSpec, Rat, Signal, UNITS_RADIO};
 use crosslane_core::roadside::connection_manager::{self, Params, Unit};
 use crosslane_core::roadside::messages::{Announcement, Role};
 use crosslane_core::roadside::unit_paths::UnitPaths;
@@ -124,6 +124,11 @@ impl Roadside {
     /// Passes the belief about a path to the connection manager.
     pub fn believe(&mut self, now: Instant, path: PathId, belief: Belief) {
         self.paths.on_belief(now, path, belief);
+    }
+
+    /// A subflow over a path exists.
+    pub fn note_subflow(&mut self, now: Instant, path: PathId) {
+        self.paths.on_subflow(now, path);
     }
 
     /// Opens the tunnel of a slot, if the radio has an address.
@@ -265,7 +270,13 @@ impl Driver {
         self.journal.roadside(true, (&unit.name, station), slot, reason);
         self.interfaces.assign(path, Some((&unit.name, net.addr().into())));
         self.counters.assign(path, &unit.name);
-        let spec = PathSpec { name: unit.name.clone(), rat: Rat::Ieee80211p, local: None, if_index: 0 };
+        let spec = PathSpec {
+            name: unit.name.clone(),
+            rat: Rat::Ieee80211p,
+            local: None,
+            if_index: 0,
+            radio: Some(UNITS_RADIO),
+        };
         self.handle(Input::AddPath(spec, config.unit_rank()));
         if let Some(sample) = first {
             self.handle(sample.into());

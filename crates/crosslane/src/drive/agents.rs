@@ -105,6 +105,7 @@ impl Agents {
 
 /// The configuration of the vehicle's agent; `units` are those that it reaches through tunnels.
 fn configuration(scenario: &Scenario, strategy: &Strategy, units: Option<&RoadsideTunnels>) -> Table {
+    let links = scenario.links();
     let path = |entry: PathEntry<'_>| {
         let stations: Vec<Toml> =
             scenario.units_on(entry.name).map(|unit| Toml::Integer(unit.station_id.into())).collect();
@@ -112,6 +113,9 @@ fn configuration(scenario: &Scenario, strategy: &Strategy, units: Option<&Roadsi
         let mut path = Table::from_iter([("name".to_string(), entry.name.into()), ("rat".to_string(), rat)]);
         if !stations.is_empty() {
             path.insert("stations".into(), Toml::Array(stations));
+        }
+        if let Some(radio) = links.iter().position(|link| link.is_shared_by(usize::from(entry.id.0))) {
+            path.insert("radio".into(), Toml::Integer(radio as i64));
         }
         Toml::Table(path)
     };

@@ -14,8 +14,8 @@ use super::schema::{number, period, spans, whole};
 use super::traffic::TrafficKeys;
 use super::wires::WireKeys;
 use super::{
-    AccessLink, Bound, Congestion, Crossing, CrossingDirection, Data, Expectation, Fleet, Map, Motion, Queue, Radio,
-    RoadsideUnit, Scenario, ScenarioError, Scheduler, Service, Strategy, Tunnel, Vehicle,
+    AccessLink, Attacker, Bound, Congestion, Crossing, CrossingDirection, Data, Expectation, Fleet, Map, Motion, Queue,
+    Radio, RoadsideUnit, Scenario, ScenarioError, Scheduler, Service, Strategy, Tunnel, Vehicle,
 };
 use crate::radio::access_link::AccessModel;
 
@@ -40,6 +40,8 @@ pub(super) struct Keys {
     radio: Vec<Radio>,
     #[serde(default)]
     roadside_unit: Vec<RoadsideUnit>,
+    #[serde(default)]
+    attacker: Vec<Attacker>,
     #[serde(default)]
     cellular: Vec<CellularKeys>,
     #[serde(default)]
@@ -203,6 +205,7 @@ impl Keys {
             fleet: self.fleet,
             radios: self.radio,
             units,
+            attackers: self.attacker,
             access,
             service: self.service,
             tunnel: self.tunnel,

@@ -40,7 +40,7 @@ pub use base::{Base, Engines};
 pub use engine::Engine;
 pub use expectation::{Bound, Crossing, CrossingDirection, Expectation};
 pub use fleet::Fleet;
-pub use networks::{AccessLink, Queue, Radio, RadioPaths, RadioTunnel, RoadsideUnit, UnitDelay};
+pub use networks::{AccessLink, Attacker, Queue, Radio, RadioPaths, RadioTunnel, RoadsideUnit, UnitDelay};
 pub use params::{OracleParams, Steer, TunnelParams};
 pub use paths::LinkEntry;
 pub use resolved::Resolved;
@@ -75,6 +75,8 @@ pub struct Scenario {
     pub radios: Vec<Radio>,
     /// Roadside units.
     pub units: Vec<RoadsideUnit>,
+    /// Stations that send in the names of roadside units.
+    pub attackers: Vec<Attacker>,
     /// Cellular links, then Wi-Fi, then wires.
     pub access: Vec<AccessLink>,
     /// The user's preferences.

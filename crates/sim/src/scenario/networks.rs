@@ -139,6 +139,27 @@ pub struct RoadsideUnit {
     pub outages_s: Vec<[f64; 2]>,
 }
 
+/// A station that sends CAMs in the names of RSUs.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attacker {
+    /// Radio whose channel it uses.
+    pub radio: String,
+    /// Names of the RSUs in whose names it sends, in turn.
+    pub names: Vec<String>,
+    /// CAMs a second (1 to 1000).
+    #[serde(deserialize_with = "number::<_, _, 1, 1000>")]
+    pub cams_per_s: f64,
+    /// RSSI at the vehicle, in dBm (−120 to 0).
+    #[serde(deserialize_with = "number::<_, _, -120, 0>")]
+    pub rssi_dbm: f64,
+    /// Position that its CAMs state, in m.
+    pub position_m: [f64; 2],
+    /// Intervals `[from, to]`, in s, in which it sends.
+    #[serde(default, deserialize_with = "spans")]
+    pub active_s: Vec<[f64; 2]>,
+}
+
 /// One-way delay in each direction, in ms (0 to 10,000).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UnitDelay {

@@ -18,6 +18,13 @@ pub struct LinkEntry<'a> {
     pub slots: Option<u8>,
 }
 
+impl LinkEntry<'_> {
+    /// True if the path of this index is one of several over the link.
+    pub fn is_shared_by(&self, path: usize) -> bool {
+        self.paths.len() > 1 && self.paths.contains(&path)
+    }
+}
+
 impl Scenario {
     /// The paths, in order of their id.
     pub fn paths(&self) -> Vec<PathEntry<'_>> {

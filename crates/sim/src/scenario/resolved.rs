@@ -5,8 +5,8 @@ use crosslane_core::path::Rat;
 use serde::Serialize;
 
 use super::{
-    AccessLink, Background, Congestion, Expectation, Fleet, Map, Motion, Queue, Radio, RadioTunnel, RoadsideUnit,
-    Scenario, Scheduler, Service, Traffic, Tunnel, Wire,
+    AccessLink, Attacker, Background, Congestion, Expectation, Fleet, Map, Motion, Queue, Radio, RadioTunnel,
+    RoadsideUnit, Scenario, Scheduler, Service, Traffic, Tunnel, Wire,
 };
 use crate::traffic::Protocol;
 
@@ -27,6 +27,8 @@ pub struct Resolved<'a> {
     strategies: Vec<StrategyEntry>,
     paths: Vec<PathEntry<'a>>,
     roadside_units: &'a [RoadsideUnit],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    attackers: &'a [Attacker],
     vehicle: Vehicle<'a>,
     map: Option<Map>,
     fleet: Option<Fleet>,
@@ -130,6 +132,7 @@ impl Scenario {
             strategies: strategies.iter().filter_map(|name| self.strategy_entry(name)).collect(),
             paths: self.path_entries(),
             roadside_units: &self.units,
+            attackers: &self.attackers,
             vehicle: self.vehicle_entry(),
             map: self.map,
             fleet: self.fleet,

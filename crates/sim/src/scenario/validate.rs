@@ -225,11 +225,28 @@ impl Scenario {
             let what = format!("the station id {} is taken", unit.station_id);
             self.lines.require(stations.insert(unit.station_id), &key("station_id"), what, "choose another")?;
         }
+        self.check_attackers()?;
         for (place, radio) in self.radios.iter().enumerate() {
             let what = format!("radio `{}` has no roadside unit", radio.name);
             let remedy = "add a `[[roadside_unit]]` for it";
             let served = self.units.iter().any(|unit| unit.radio == radio.name);
             self.lines.require(served, &format!("radio.{place}"), what, remedy)?;
+        }
+        Ok(())
+    }
+
+    fn check_attackers(&self) -> Result<(), ScenarioError> {
+        for (place, attacker) in self.attackers.iter().enumerate() {
+            let key = |name: &str| format!("attacker.{place}.{name}");
+            let radios = self.radios.iter().map(|radio| radio.name.as_str());
+            self.lines.known("radio", &attacker.radio, &key("radio"), radios)?;
+            let what = "an attacker has no roadside unit's name to send in".to_owned();
+            self.lines.require(!attacker.names.is_empty(), &key("names"), what, "name a roadside unit")?;
+            for name in &attacker.names {
+                let units = self.units.iter().filter(|unit| unit.radio == attacker.radio);
+                let units = units.map(|unit| unit.name.as_str());
+                self.lines.known("roadside unit", name, &key("names"), units)?;
+            }
         }
         Ok(())
     }

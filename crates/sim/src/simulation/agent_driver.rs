@@ -49,6 +49,11 @@ impl AgentDriver {
         }
     }
 
+    /// The agent's path for a path of the scenario, if it has one.
+    pub(super) fn of_agent(&self, path: PathId) -> Option<PathId> {
+        self.of_scenario.get(usize::from(path.0)).copied().flatten()
+    }
+
     /// Adds a path of the scenario; returns the agent's path, if there is room.
     pub(super) fn add(&mut self, now: Instant, path: PathId) -> Option<PathId> {
         let (spec, rank) = self.specs.get(usize::from(path.0))?.clone();

@@ -47,7 +47,7 @@ impl Simulation {
         if let Some(segment) = endpoint.poll_segment() {
             return Some((segment.path, Packet::Segment(segment, self.now)));
         }
-        let path = self.path_control.standing(self.first).unwrap_or(self.first);
+        let path = self.path_control.standing(self.now, self.first, &self.tried).unwrap_or(self.first);
         self.traffic.poll_datagram(direction).map(|datagram| (path, Packet::Datagram(datagram)))
     }
 

@@ -14,6 +14,7 @@
 //! advances to the earliest time, runs every due part in a fixed order, and
 //! repeats. So the same scenario and seed give the same run.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use crosslane_core::actuator::{Command, Steering};
@@ -54,6 +55,9 @@ const TRANSPORT_PERIOD: Duration = Duration::from_millis(10);
 const RECORD_PERIOD: Duration = Duration::from_millis(50);
 /// Time at which the vehicle connects.
 const CONNECT: Instant = Instant::from_millis(10);
+
+/// After this time without an answer an application connects again.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Records that a run keeps.
 #[derive(Clone, Copy, Debug)]
@@ -133,6 +137,8 @@ pub struct Simulation {
     detail: Detail,
     /// Path of the first subflow.
     first: PathId,
+    /// Paths over which no connection could be opened.
+    tried: BTreeSet<PathId>,
     airtime: Vec<airtime::Account>,
     connect_at: Option<Instant>,
     observe_at: Instant,
@@ -172,6 +178,7 @@ impl Simulation {
             traffic: Traffic::new(scenario, seed, detail.messages),
             detail,
             first: if strategy.base == Base::Single { scenario.single_path(strategy) } else { scenario.first_path() },
+            tried: BTreeSet::new(),
             airtime: vec![airtime::Account::default(); scenario.radios.len()],
             connect_at: (scenario.traffic.protocol == Protocol::Tcp)
                 .then(|| scenario.first_object(seed).unwrap_or(connect)),
@@ -209,7 +216,8 @@ impl Simulation {
             self.tunnel.as_ref().and_then(tunnel::TunnelEndpoints::next_wakeup),
             self.path_control.next_wakeup(),
             self.traffic.next_wakeup(),
-            self.connect_at.filter(|_| self.path_control.standing(self.first).is_some()),
+            self.connect_at
+                .filter(|at| self.path_control.standing(self.now.max(*at), self.first, &self.tried).is_some()),
             self.path_control.queries_subflows().then_some(self.observe_at),
             self.records_subflows().then_some(self.record_at),
         ];
@@ -225,12 +233,7 @@ impl Simulation {
                 endpoint.on_time(now);
             }
         }
-        // Without any path the application waits.
-        if let Some(first) = self.path_control.standing(self.first)
-            && self.connect_at.take_if(|at| *at <= now).is_some()
-        {
-            self.vehicle.connect(now, first);
-        }
+        self.connect();
         let queries = self.observe_at <= now;
         if queries {
             self.observe_at = now + TRANSPORT_PERIOD;
@@ -251,6 +254,21 @@ impl Simulation {
         }
         self.apply_commands();
         self.transmit();
+    }
+
+    /// Without any path the application waits. A handshake with a unit in a slot is repeated over
+    /// another path if it takes too long: its slot may be another's by then.
+    fn connect(&mut self) {
+        let now = self.now;
+        let Some(first) = self.path_control.standing(now, self.first, &self.tried) else { return };
+        if self.connect_at.take_if(|at| *at <= now).is_none() || self.vehicle.is_connected() {
+            return;
+        }
+        self.vehicle.connect(now, first);
+        if !self.tried.insert(first) {
+            self.tried.clear();
+        }
+        self.connect_at = self.path_control.is_slotted(first).then(|| now + CONNECT_TIMEOUT);
     }
 
     fn advance_traffic(&mut self, queries: bool) {

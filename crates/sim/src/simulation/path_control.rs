@@ -1,6 +1,8 @@
 //! Control of the vehicle's paths: none, the kernel's path manager, or an agent.
 //! The agent is that of `core`, driven as `crosslane agent` drives it.
 
+use std::collections::BTreeSet;
+
 use crosslane_core::actuator::{Command, Event as ActuatorEvent};
 use crosslane_core::agent::{Input, Output};
 use crosslane_core::engine::Engine;
@@ -56,8 +58,13 @@ impl PathControl {
     }
 
     /// This path if packets can take it, else the most preferred one that they can take.
-    pub(super) fn standing(&self, path: PathId) -> Option<PathId> {
-        self.slots.standing(path)
+    pub(super) fn standing(&self, now: Instant, path: PathId, tried: &BTreeSet<PathId>) -> Option<PathId> {
+        self.slots.standing(now, path, tried)
+    }
+
+    /// Whether a path stands only while its unit has a slot.
+    pub(super) fn is_slotted(&self, path: PathId) -> bool {
+        self.slots.is_slotted(path)
     }
 
     /// Passes an input that names no path to the agent, if there is one.
@@ -81,6 +88,7 @@ impl PathControl {
         let Controller::Agent(driver) = &mut self.controller else { return };
         for info in vehicle.subflows() {
             driver.observe(now, info.path, SampleKind::Transport(info.transport));
+            driver.of_agent(info.path).into_iter().for_each(|path| self.slots.on_subflow(now, path));
         }
     }
 

@@ -150,11 +150,13 @@ impl Standing {
 }
 
 fn specs(scenario: &Scenario) -> Vec<PathSpec> {
+    let links = scenario.links();
     let spec = |path: crate::scenario::PathEntry<'_>| PathSpec {
         name: path.name.into(),
         rat: path.rat,
         local: Some(vehicle_address(usize::from(path.id.0)).into()),
         if_index: u32::from(path.id.0) + 1,
+        radio: (0..).zip(&links).find_map(|(radio, link)| link.is_shared_by(usize::from(path.id.0)).then_some(radio)),
     };
     scenario.paths().into_iter().map(spec).collect()
 }

@@ -1,15 +1,20 @@
 //! Roadside units that take turns in the slots of a radio. A unit without a slot has no
 //! tunnel: nothing passes over its path.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crosslane_core::assess::{Belief, Reason};
 use crosslane_core::path::{PathId, Sample, Signal};
 use crosslane_core::roadside::connection_manager::{Output, Params, Station};
 use crosslane_core::roadside::unit_paths::UnitPaths;
-use crosslane_core::time::Instant;
+use crosslane_core::time::{Duration, Instant};
 
 use crate::scenario::Scenario;
+
+/// From the first unit's slot on, for this long, an application waits before it connects:
+/// three periods of CAMs, in which each unit in reach sends.
+const SETTLE: Duration = Duration::from_millis(300);
 
 /// A roadside unit takes a slot, or leaves it.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +38,7 @@ pub(super) struct Slots {
     /// For each path, whether packets can take it.
     stands: Vec<bool>,
     ranks: Vec<u8>,
+    first_opened: Option<Instant>,
 }
 
 struct RadioSlots {
@@ -60,7 +66,7 @@ impl Slots {
                 units: UnitPaths::new(params, directory.collect()),
             })
         });
-        Slots { radios: radios.collect(), stands, ranks: scenario.ranks() }
+        Slots { radios: radios.collect(), stands, ranks: scenario.ranks(), first_opened: None }
     }
 
     /// Whether packets can take a path.
@@ -68,13 +74,35 @@ impl Slots {
         self.stands.get(usize::from(path.0)).is_none_or(|stands| *stands)
     }
 
-    /// This path if it stands, else the most preferred one that does.
-    pub(super) fn standing(&self, path: PathId) -> Option<PathId> {
-        if self.stands(path) {
+    /// This path if it stands, else the most preferred one that does, of several not `tried` the one
+    /// with the strongest signal; none before the CAMs of those in reach have arrived.
+    pub(super) fn standing(&self, now: Instant, path: PathId, tried: &BTreeSet<PathId>) -> Option<PathId> {
+        if self.stands(path) && !self.is_slotted(path) {
             return Some(path);
         }
-        let standing = self.stands.iter().zip(&self.ranks).zip(0..).filter(|((stands, _), _)| **stands);
-        standing.min_by_key(|((_, rank), _)| **rank).map(|(_, path)| PathId(path))
+        let standing = (0..).map(PathId).zip(&self.stands).filter(|(_, stands)| **stands).map(|(path, _)| path);
+        let rank = |path: PathId| (self.ranks[usize::from(path.0)], tried.contains(&path));
+        let weaker = |a: PathId, b: PathId| self.rssi_dbm(b).total_cmp(&self.rssi_dbm(a));
+        let best = standing.min_by(|a, b| rank(*a).cmp(&rank(*b)).then(weaker(*a, *b)))?;
+        let is_early = self.is_slotted(best) && self.settled_at().is_none_or(|at| now < at);
+        (!is_early).then_some(best)
+    }
+
+    /// Whether a path stands only while its unit has a slot.
+    pub(super) fn is_slotted(&self, path: PathId) -> bool {
+        self.radios.iter().any(|radio| radio.paths.contains(&usize::from(path.0)))
+    }
+
+    /// When the CAMs of the units in reach have arrived.
+    fn settled_at(&self) -> Option<Instant> {
+        self.first_opened.map(|at| at + SETTLE)
+    }
+
+    fn rssi_dbm(&self, path: PathId) -> f32 {
+        let radio = self.radios.iter().find(|radio| radio.paths.contains(&usize::from(path.0)));
+        let rssi_dbm =
+            radio.and_then(|radio| radio.units.rssi_dbm(*radio.stations.get(usize::from(path.0) - radio.paths.start)?));
+        rssi_dbm.unwrap_or(f32::NEG_INFINITY)
     }
 
     fn of(&mut self, path: PathId) -> Option<&mut RadioSlots> {
@@ -90,6 +118,11 @@ impl Slots {
     /// Processes what an agent believes of one of its paths.
     pub(super) fn on_belief(&mut self, now: Instant, path: PathId, belief: Belief) {
         self.radios.iter_mut().for_each(|radio| radio.units.on_belief(now, path, belief));
+    }
+
+    /// A subflow over a path of the agent exists.
+    pub(super) fn on_subflow(&mut self, now: Instant, path: PathId) {
+        self.radios.iter_mut().for_each(|radio| radio.units.on_subflow(now, path));
     }
 
     /// A unit that has taken a slot is this path of the agent; returns the first sample.
@@ -114,6 +147,7 @@ impl Slots {
         };
         let place = first + stations.iter().position(|id| *id == station)?;
         self.stands[place] = opened;
+        self.first_opened.get_or_insert(now);
         Some(SlotChange { path: PathId(place as u8), station, slot, opened, reason })
     }
 

@@ -153,6 +153,7 @@ enum Due {
     Tick,
     Cam { radio: usize, unit: usize },
     VehicleCheck { radio: usize },
+    Forged { radio: usize, attacker: usize },
     Sample { access: usize },
 }
 
@@ -170,7 +171,7 @@ impl World {
         let mut first_paths = scenario.links().into_iter().map(|link| PathId(link.paths.start as u8));
         let radios = scenario.radios.iter().zip(first_paths.by_ref()).map(|(radio, path)| {
             let coverage = Coverage::new(scenario, radio, Some(seed), position_m);
-            RadioLink::new(path, coverage, seed, scenario.vehicle_station())
+            RadioLink::new(path, coverage, seed, scenario.vehicle_station(), &scenario.attackers)
         });
         let radios: Vec<RadioLink> = radios.collect();
         let access = scenario.access.iter().zip(first_paths);
@@ -232,6 +233,10 @@ impl World {
             match due {
                 Due::Tick => self.tick(at),
                 Due::Cam { radio, unit } => self.send_cam(at, radio, unit),
+                Due::Forged { radio, attacker } => {
+                    let sent = self.radios[radio].send_forged(at, attacker);
+                    self.ready.extend(sent.map(WorldEvent::CamSent));
+                }
                 Due::VehicleCheck { radio } => self.check_vehicle(at, radio),
                 Due::Sample { access } => self.sample(at, access),
             }
@@ -255,6 +260,9 @@ impl World {
         for (radio, link) in self.radios.iter().enumerate() {
             if let Some((at, unit)) = link.next_cam.filter(|(at, _)| *at < next.0) {
                 next = (at, Due::Cam { radio, unit });
+            }
+            if let Some((at, attacker)) = link.next_forged().filter(|(at, _)| *at < next.0) {
+                next = (at, Due::Forged { radio, attacker });
             }
             if let Some(at) = link.next_vehicle_check().filter(|at| *at < next.0) {
                 next = (at, Due::VehicleCheck { radio });

@@ -12,7 +12,7 @@ use crate::input::mobility::State;
 use crate::radio::access_link::Quality;
 use crate::radio::cam;
 use crate::radio::fading::{self, MeanError};
-use crate::scenario::{RadioPaths, RoadsideUnit, UnitDelay};
+use crate::scenario::{Attacker, RadioPaths, RoadsideUnit, UnitDelay};
 use crate::world::coverage::{Coverage, Signal, is_within};
 
 /// Packet size of the ground truth, in bytes.
@@ -38,6 +38,7 @@ pub(super) struct RadioLink {
     cam_air_time: Duration,
     /// With a path to each RSU, the vehicle sends CAMs.
     vehicle: Option<VehicleSender>,
+    attackers: Vec<AttackerSender>,
     mean_error: MeanError,
     /// Signal of each path at the last tick.
     signals: Vec<Option<Signal>>,
@@ -68,8 +69,19 @@ struct Sender {
     others: Rng,
 }
 
+#[derive(Debug)]
+struct AttackerSender {
+    keys: Attacker,
+    /// Indices of the RSUs in whose names it sends.
+    units: Vec<usize>,
+    turn: usize,
+    period: Duration,
+    next: Instant,
+    rng: Rng,
+}
+
 impl RadioLink {
-    pub(super) fn new(path: PathId, coverage: Coverage, seed: u64, station: u32) -> RadioLink {
+    pub(super) fn new(path: PathId, coverage: Coverage, seed: u64, station: u32, attackers: &[Attacker]) -> RadioLink {
         let radio = coverage.radio();
         let cam_air_time = ieee80211p::broadcast_air_time(radio.rate, cam::UNIT_BYTES);
         let background = Background::of(radio.background.load(radio.rate, 0.0), cam_air_time);
@@ -81,8 +93,14 @@ impl RadioLink {
         let names = || coverage.units().map(|unit| unit.name.as_str());
         let vehicle =
             (radio.paths == RadioPaths::Units).then(|| VehicleSender::new(seed, &radio.name, names(), station));
+        let of_radio = attackers.iter().filter(|attacker| attacker.radio == radio.name);
+        let attackers = of_radio.enumerate().map(|(number, attacker)| {
+            let unit = |name: &String| coverage.units().position(|unit| unit.name == *name);
+            AttackerSender::new(seed, number, attacker, attacker.names.iter().filter_map(unit).collect())
+        });
         let mut link = RadioLink {
             vehicle,
+            attackers: attackers.collect(),
             path,
             senders: senders.collect(),
             serving: None,
@@ -232,6 +250,31 @@ impl RadioLink {
 }
 
 impl RadioLink {
+    /// The next CAM of an attacker, and its index.
+    pub(super) fn next_forged(&self) -> Option<(Instant, usize)> {
+        let senders = self.attackers.iter().enumerate().filter(|(_, sender)| !sender.units.is_empty());
+        senders.map(|(place, sender)| (sender.next, place)).min()
+    }
+
+    /// Broadcasts a CAM of an attacker, in the name of an RSU.
+    pub(super) fn send_forged(&mut self, at: Instant, attacker: usize) -> Option<CamSent> {
+        let radio = self.coverage.radio();
+        let sender = self.attackers.get_mut(attacker)?;
+        let unit = sender.turn()?;
+        let is_active = sender.keys.active_s.is_empty() || is_within(at.as_secs_f64(), &sender.keys.active_s);
+        let (rssi_dbm, position_m) = (sender.keys.rssi_dbm, sender.keys.position_m);
+        let error = ieee80211p::packet_error_rate(radio.rate, rssi_dbm - radio.noise_dbm, cam::UNIT_BYTES);
+        let path = match radio.paths {
+            RadioPaths::Radio => self.path,
+            RadioPaths::Units => PathId(self.path.0 + unit as u8),
+        };
+        let is_lost = sender.rng.chance(error);
+        let station = self.coverage.unit(unit)?.station_id;
+        let air_time = self.cam_air_time;
+        let received = (!is_lost).then_some(rssi_dbm);
+        is_active.then_some(CamSent { at, path, station, position_m, air_time, received })
+    }
+
     /// When the vehicle next checks whether a CAM is due.
     pub(super) fn next_vehicle_check(&self) -> Option<Instant> {
         self.vehicle.as_ref()?.next_check()
@@ -264,6 +307,24 @@ impl RadioLink {
             air_time: ieee80211p::broadcast_air_time(radio.rate, bytes),
             received,
         })
+    }
+}
+
+impl AttackerSender {
+    /// It begins at a random phase of its period.
+    fn new(seed: u64, number: usize, keys: &Attacker, units: Vec<usize>) -> AttackerSender {
+        let mut rng = Rng::new(seed, &format!("attacker {number}"));
+        let period = Duration::from_secs_f64(1.0 / keys.cams_per_s);
+        let next = Instant::from_secs_f64(rng.uniform() * period.as_secs_f64());
+        AttackerSender { keys: keys.clone(), units, turn: 0, period, next, rng }
+    }
+
+    /// The RSU whose turn it is.
+    fn turn(&mut self) -> Option<usize> {
+        self.next = self.next + self.period;
+        let unit = self.units.get(self.turn).copied();
+        self.turn = (self.turn + 1) % self.units.len().max(1);
+        unit
     }
 }
 

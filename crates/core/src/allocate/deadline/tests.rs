@@ -10,7 +10,7 @@ const STEP_S: f64 = 0.01;
 const LATEST: Latest = Latest { signal: None, radio: None, transport: None };
 
 fn input(rank: u8, was: PathState) -> PathInput {
-    PathInput { belief: Belief::Good, was, rank }
+    PathInput { belief: Belief::Good, was, rank, radio: None }
 }
 
 fn demand(size_bytes: u64, acked_bytes: u64, deadline_ms: u64, unit_costs: &[f64]) -> Demand {

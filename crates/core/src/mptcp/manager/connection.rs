@@ -303,6 +303,7 @@ impl Connection {
             // First, since the peer may need the room, and data is stalled on lost
             // paths.
             self.close_stranded(now, token, plan, out);
+            self.close_duplicates(now, token, plan, out);
             self.close(now, token, plan, out, |entry| entry.is_lost(plan));
             self.open_and_promote(now, token, plan, out);
             self.demote(now, token, plan, out);

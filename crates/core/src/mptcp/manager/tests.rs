@@ -4,6 +4,7 @@ use crate::path::Rat;
 use PathState::{Active, Backup, Closed};
 use proptest::prelude::*;
 
+mod duplicates;
 mod limit;
 mod lost;
 
@@ -37,7 +38,13 @@ fn wanted(states: [PathState; 2]) -> Wanted {
 }
 
 fn manager() -> Manager {
-    let spec = |path: u8, rat| PathSpec { name: "path".into(), rat, local: Some(local(path, 0).ip()), if_index: 0 };
+    let spec = |path: u8, rat| PathSpec {
+        name: "path".into(),
+        rat,
+        local: Some(local(path, 0).ip()),
+        if_index: 0,
+        radio: None,
+    };
     let paths = Vec::from([spec(0, Rat::Ieee80211p), spec(1, Rat::Lte)]);
     Manager::new(paths, Duration::from_millis(OVERLAP_MS))
 }

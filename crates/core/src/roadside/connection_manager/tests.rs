@@ -61,6 +61,21 @@ fn a_unit_that_carries_data_keeps_its_slot_without_cams() {
 }
 
 #[test]
+fn a_unit_whose_signal_is_good_but_that_has_no_subflow_gives_its_slot_to_any_other() {
+    let mut manager = manager(2, 1..=3);
+    cam(&mut manager, 0, 1, -80.0);
+    cam(&mut manager, 0, 2, -40.0);
+    believe(&mut manager, 1, Belief::Good);
+    believe(&mut manager, 2, Belief::Good);
+    assert_eq!(brief(&cam(&mut manager, 1500, 3, -85.0)), [], "without any connection nothing proves anything");
+    manager.handle(Instant::from_millis(1600), Input::Proof { station: 1 });
+    assert_eq!(brief(&cam(&mut manager, 1700, 3, -85.0)), [(false, 2, 1), (true, 3, 1)]);
+    believe(&mut manager, 3, Belief::Lost);
+    manager.handle(Instant::from_millis(2000), Input::Proof { station: 1 });
+    assert_eq!(brief(&cam(&mut manager, 2100, 2, -40.0)), [], "and takes no other's for three seconds");
+}
+
+#[test]
 fn of_units_that_carry_nothing_the_weakest_gives_its_slot_to_a_clearly_stronger_one() {
     let mut manager = manager(2, 1..=4);
     cam(&mut manager, 0, 1, -80.0);
@@ -139,7 +154,7 @@ proptest! {
         let (mut now, mut held) = (Instant::ZERO, BTreeMap::new());
         for (wait, station, rssi_dbm, kind) in steps {
             now = now + Duration::from_millis(wait);
-            let carried: Vec<u32> = manager.units().filter(|(_, unit)| unit.carries()).map(|(id, _)| id).collect();
+            let carried: Vec<u32> = manager.units().filter(|(_, unit)| unit.carries(manager.proof(now))).map(|(id, _)| id).collect();
             manager.handle(now, match kind {
                 0 => Input::Belief { station, belief: Belief::Good },
                 1 => Input::Belief { station, belief: Belief::Lost },

@@ -55,7 +55,7 @@ impl TestAgent {
     fn new() -> TestAgent {
         let (folder, clock) = (TempDir::new().unwrap(), Clock::start());
         let server = listening(folder.path().join("demands").to_str().unwrap(), clock, None).unwrap();
-        let path = |name: &str| PathSpec { name: name.into(), rat: Rat::Lte, local: None, if_index: 0 };
+        let path = |name: &str| PathSpec { name: name.into(), rat: Rat::Lte, local: None, if_index: 0, radio: None };
         let paths = vec![path("lte-a"), path("lte-b")];
         let strategy = Arc::new(deadline::Params::default());
         let mut engine = Engine::new(&paths, &[0, 1], Mode::Aggregate, strategy, Vec::new());

@@ -40,6 +40,11 @@ impl Endpoint {
             return None;
         }
         let join = segment.options.contains(MptcpOptions::JOIN);
+        if !join && self.subflows.iter().any(|subflow| self.connected || subflow.port > segment.port) {
+            return None;
+        }
+        // The client connects again.
+        self.subflows.retain(|_| join);
         let id = AddressId(if join { segment.path.0 + 1 } else { 0 });
         let place = self.add(now, segment.path, segment.port, Phase::Accepted, join, id);
         self.subflows[place].backup[1] = segment.backup.unwrap_or(false);

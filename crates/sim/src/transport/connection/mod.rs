@@ -125,8 +125,10 @@ impl Endpoint {
         }
     }
 
-    /// Opens the connection over a path.
+    /// Opens the connection over a path, or opens it again if it is not established.
     pub fn connect(&mut self, now: Instant, path: PathId) {
+        self.subflows.clear();
+        self.segments.clear();
         self.open(now, path, None, false);
     }
 

@@ -70,6 +70,21 @@ impl Connection {
         }
     }
 
+    /// Closes all but the first subflow over a path to the same peer: a subflow that was
+    /// requested over a dead path, given up and requested again may come twice when the path
+    /// returns. An accepted connection may have several over one local path.
+    pub(super) fn close_duplicates(&mut self, now: Instant, token: Token, plan: Plan, out: &mut Commands) {
+        for place in 1..self.subflows.len() {
+            let (before, rest) = self.subflows.split_at_mut(place);
+            let Some(entry) = rest.first_mut() else { continue };
+            let key = |entry: &Entry| (entry.path, entry.subflow.remote, canonical(entry.subflow.local.ip()));
+            let is_twice = before.iter().any(|first| first.is_usable(plan) && key(first) == key(entry));
+            if is_twice && !self.server_side && entry.is_usable(plan) && entry.destroy.may(now) {
+                out.push_back((entry.path, entry.command_destroy(now, token)));
+            }
+        }
+    }
+
     /// When a subflow can first carry REMOVE_ADDR.
     pub(super) fn confirmed_at(&self, plan: Plan) -> Option<Instant> {
         let usable = self.subflows.iter().filter(|entry| entry.is_usable(plan));

@@ -1,0 +1,292 @@
+//! Of the paths over one radio, the strongest carries data; the others are in reserve.
+//!
+//! They share one transmit queue and one channel: a second one adds no rate, and frames for
+//! a station that hardly answers hold up the frames for all others. So the strongest
+//! carries, and another takes over when it is stronger by the hysteresis, while both still
+//! carry. Paths on which nothing fades carry beside it: that costs nothing, and a station
+//! that is gone of a sudden then holds up only a part of the data. A radio counts as one
+//! path, with the rank of its most preferred one.
+//!
+//! Of one radio all paths stall at once. The path that delivered last is not at fault, nor
+//! is one that begins to carry when another is left, until that one's frames are gone.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::{Allocator, Latest, Mode, PathInput, PathSupply, fallback_state, select_active};
+use crate::assess::{Belief, Reason};
+use crate::path::{OnFade, PathState};
+use crate::time::{Duration, Instant};
+use crate::wanted::Wanted;
+
+/// How long the frames for a station that is gone hold up others: a queue of 50 packets,
+/// each with seven tries at 18 Mbit/s, takes as long. For as long data delivered proves a
+/// path alive.
+const DRAIN: Duration = Duration::from_secs(1);
+/// So far above its threshold a path does not fade, in dB: with Rayleigh fading one frame of
+/// a hundred is received with less than the mean minus 20 dB.
+const STRONG_DB: f64 = 20.0;
+/// A path without a subflow for this long is not proven: the CAMs of its station say that it
+/// is there, nothing else does.
+const PROOF: Duration = Duration::from_millis(200);
+/// Of CAMs of one station that follow one another sooner, one is another station's: T_GenCamMin
+/// is 100 ms (EN 302 637-2 clause 6.1.3). Then the weaker counts.
+const MIN_CAM_INTERVAL: Duration = Duration::from_millis(80);
+/// A path that is weaker than the one that carries by more is not opened, in dB: its
+/// handshake would hold up data.
+const RESERVE_DB: f64 = 10.0;
+
+/// Parameters of [`OneOfRadio`].
+#[derive(Clone, Copy, Debug)]
+pub struct Params {
+    /// How the paths are used together.
+    pub mode: Mode,
+    /// Signal at which a path is left, in dBm.
+    pub threshold_dbm: f64,
+    /// By how much the signal of another path of the radio must be stronger, in dB.
+    pub hysteresis_db: f64,
+    /// Time constant of the smoothing of the signals.
+    pub smoothing: Duration,
+}
+
+/// The allocator.
+#[derive(Clone, Debug)]
+pub struct OneOfRadio {
+    params: Params,
+    now: Instant,
+    tracks: Vec<Track>,
+    serving: Vec<Serving>,
+}
+
+/// What is known of a path beyond its belief.
+#[derive(Clone, Copy, Debug, Default)]
+struct Track {
+    /// Time of the last sample, its signal and the smoothed one, in dBm.
+    signal: Option<(Instant, f64, f64)>,
+    is_active: bool,
+    /// When it last carried, from and to.
+    carried: Option<[Instant; 2]>,
+    /// When it last had a subflow.
+    proven: Option<Instant>,
+    /// A connection, its segments delivered over the path, and when more were.
+    delivered: Option<(u32, u32, Option<Instant>)>,
+    /// When it was first believed to be stalled.
+    stalled: Option<Instant>,
+}
+
+/// The strongest path of a radio.
+#[derive(Clone, Copy, Debug)]
+struct Serving {
+    radio: u8,
+    place: usize,
+    /// When it began to carry because another was left.
+    since: Option<Instant>,
+}
+
+impl Track {
+    fn observe(&mut self, now: Instant, input: &PathInput, latest: &Latest, smoothing: Duration) {
+        self.stalled = (input.belief == Belief::Stalled).then(|| self.stalled.unwrap_or(now));
+        if input.was == PathState::Active {
+            let since = self.carried.filter(|_| self.is_active).map_or(now, |[since, _]| since);
+            self.carried = Some([since, now]);
+        }
+        self.is_active = input.was == PathState::Active;
+        self.proven = latest.transport.map(|(at, _)| at);
+        if let Some((at, signal)) = latest.signal
+            && self.signal.is_none_or(|(then, ..)| at > then)
+        {
+            let dbm = f64::from(signal.rssi_dbm);
+            let (raw, smoothed) = self.signal.map_or((dbm, dbm), |(then, last, before)| {
+                let passed = at.since(then);
+                let raw = if passed < MIN_CAM_INTERVAL { dbm.min(last) } else { dbm };
+                let weight = 1.0 - libm::exp(-passed.as_secs_f64() / smoothing.as_secs_f64().max(1e-9));
+                (raw, before + weight * (raw - before))
+            });
+            self.signal = Some((at, raw, smoothed));
+        }
+        if let Some((at, transport)) = latest.transport {
+            let known = self.delivered.filter(|(token, ..)| *token == transport.token);
+            if known.is_none_or(|(_, delivered, _)| delivered != transport.delivered) {
+                self.delivered = Some((transport.token, transport.delivered, known.map(|_| at)));
+            }
+        }
+    }
+
+    fn dbm(&self) -> f64 {
+        self.signal.map_or(f64::NEG_INFINITY, |(.., dbm)| dbm)
+    }
+
+    fn delivered_at(&self) -> Option<Instant> {
+        self.delivered.and_then(|(.., at)| at)
+    }
+}
+
+impl OneOfRadio {
+    /// An allocator without paths.
+    pub fn new(params: Params) -> OneOfRadio {
+        OneOfRadio { params, now: Instant::ZERO, tracks: Vec::new(), serving: Vec::new() }
+    }
+
+    fn track(&self, place: usize) -> Track {
+        self.tracks.get(place).copied().unwrap_or_default()
+    }
+
+    fn serving(&self, radio: u8) -> Option<Serving> {
+        self.serving.iter().find(|serving| serving.radio == radio).copied()
+    }
+
+    /// The belief about a path; a stalled one that is not at fault counts as good.
+    fn belief(&self, paths: &[PathInput], place: usize) -> Belief {
+        let path = paths[place];
+        let Some(radio) = path.radio.filter(|_| path.belief == Belief::Stalled) else { return path.belief };
+        let is_recent = |at: Instant| self.now < at + DRAIN;
+        let track = self.track(place);
+        let follows = self.serving(radio).is_some_and(|last| last.place == place && last.since.is_some_and(is_recent));
+        let delivered = track.delivered_at().filter(|at| is_recent(*at));
+        let is_over = delivered.is_some_and(|at| track.stalled.is_some_and(|stalled| at > stalled));
+        let is_last = delivered.is_some_and(|at| {
+            let others = (0..paths.len()).filter(|other| *other != place && paths[*other].radio == Some(radio));
+            let stalled = track.stalled.unwrap_or(self.now);
+            let tracks = others.map(|other| self.track(other));
+            let mut suspects =
+                tracks.filter(|track| track.carried.is_some_and(|[since, until]| since < stalled && is_recent(until)));
+            suspects.any(|track| track.delivered_at().is_some_and(|before| before < at))
+        });
+        if follows || is_over || is_last { Belief::Good } else { path.belief }
+    }
+
+    /// The paths of each radio that several share, as they are to count.
+    fn counted(&self, paths: &[PathInput]) -> Vec<PathInput> {
+        let rank = |path: &PathInput| {
+            let same = paths.iter().filter(|other| path.radio.is_some() && other.radio == path.radio);
+            same.map(|other| other.rank).min().unwrap_or(path.rank)
+        };
+        let counts = |(place, path): (usize, &PathInput)| PathInput {
+            belief: self.belief(paths, place),
+            rank: rank(path),
+            ..*path
+        };
+        paths.iter().enumerate().map(counts).collect()
+    }
+
+    /// The path of a radio that is to carry: the present one, unless another has a better
+    /// belief or is clearly stronger.
+    fn choose(&self, counted: &[PathInput], radio: u8) -> Option<usize> {
+        let class = |place: usize| match counted[place].belief {
+            Belief::Good => 0,
+            Belief::Fading => 1,
+            Belief::Unknown if self.track(place).signal.is_some() => 2,
+            Belief::Lost => 3,
+            Belief::Stalled => 4,
+            // No message of its station has ever arrived.
+            Belief::Unknown => 5,
+        };
+        let rank = |place: usize| (class(place), !self.is_proven(place));
+        let dbm = |place: usize| self.track(place).dbm();
+        let of_radio = (0..counted.len()).filter(|place| counted[*place].radio == Some(radio));
+        let best = of_radio.min_by(|a, b| rank(*a).cmp(&rank(*b)).then(dbm(*b).total_cmp(&dbm(*a))))?;
+        let present = self.serving(radio).map(|serving| serving.place).filter(|place| *place < counted.len());
+        let strong_dbm = self.params.threshold_dbm + STRONG_DB;
+        let stays = |place: &usize| {
+            let is_enough = dbm(*place) >= strong_dbm || dbm(best) <= dbm(*place) + self.params.hysteresis_db;
+            class(*place) == class(best)
+                && self.is_proven(*place) >= self.is_proven(best)
+                && (is_enough || !self.is_proven(best))
+        };
+        Some(present.filter(stays).unwrap_or(best))
+    }
+
+    /// Whether a path has a subflow.
+    fn is_proven(&self, place: usize) -> bool {
+        self.track(place).proven.is_some_and(|at| self.now < at + PROOF)
+    }
+
+    /// The wanted states, if these paths serve their radios.
+    fn states(&self, counted: &[PathInput], serving: &[(u8, usize)]) -> Vec<PathState> {
+        let of =
+            |path: &PathInput| serving.iter().find(|(radio, _)| path.radio == Some(*radio)).map(|(_, place)| *place);
+        let carries = |place: usize| of(&counted[place]).is_none_or(|first| first == place);
+        let places: Vec<usize> = (0..counted.len()).filter(|place| carries(*place)).collect();
+        let inputs: Vec<PathInput> = places.iter().map(|place| counted[*place]).collect();
+        let on = alloc::vec![self.params.mode == Mode::Aggregate; inputs.len()];
+        let chosen = select_active(&inputs, &on, OnFade::Backup);
+        let mut states: Vec<PathState> = counted.iter().map(fallback_state).collect();
+        for (&place, state) in places.iter().zip(chosen) {
+            states[place] = state;
+        }
+        for (place, path) in counted.iter().enumerate().filter(|(_, path)| path.belief == Belief::Good) {
+            let Some(first) = of(path).filter(|first| *first != place) else { continue };
+            states[place] = self.beside(path, place, first, states[first]);
+        }
+        states
+    }
+
+    /// The state of a good path beside the one that serves its radio.
+    fn beside(&self, path: &PathInput, place: usize, first: usize, state: PathState) -> PathState {
+        let dbm = self.track(place).dbm();
+        let margin_db = if path.was == PathState::Active { STRONG_DB - self.params.hysteresis_db } else { STRONG_DB };
+        if state == PathState::Active && self.is_proven(place) && dbm >= self.params.threshold_dbm + margin_db {
+            return PathState::Active;
+        }
+        let is_far = dbm + RESERVE_DB < self.track(first).dbm();
+        if path.was == PathState::Closed && is_far { PathState::Closed } else { PathState::Backup }
+    }
+
+    fn radios(paths: &[PathInput]) -> Vec<u8> {
+        let mut radios: Vec<u8> = paths.iter().filter_map(|path| path.radio).collect();
+        radios.sort_unstable();
+        radios.dedup();
+        radios
+    }
+
+    fn chosen(&self, counted: &[PathInput]) -> Vec<(u8, usize)> {
+        Self::radios(counted).into_iter().filter_map(|radio| Some((radio, self.choose(counted, radio)?))).collect()
+    }
+}
+
+impl Allocator for OneOfRadio {
+    fn allocate(&mut self, paths: &[PathInput]) -> Wanted {
+        let chosen = self.chosen(&self.counted(paths));
+        for &(radio, place) in &chosen {
+            let present = self.serving(radio);
+            if present.is_some_and(|present| present.place == place) {
+                continue;
+            }
+            self.serving.retain(|serving| serving.radio != radio);
+            let left = present.and_then(|present| paths.get(present.place)).map(|path| path.belief);
+            let begins = left.is_some_and(|left| left != Belief::Good) && paths[place].was != PathState::Active;
+            self.serving.push(Serving { radio, place, since: begins.then_some(self.now) });
+        }
+        self.states(&self.counted(paths), &chosen).into()
+    }
+
+    fn review(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Reason> {
+        self.now = now;
+        self.tracks.resize_with(paths.len(), Track::default);
+        for (track, path) in self.tracks.iter_mut().zip(paths) {
+            track.observe(now, &path.input, path.latest, self.params.smoothing);
+        }
+        let inputs: Vec<PathInput> = paths.iter().map(|path| path.input).collect();
+        let counted = self.counted(&inputs);
+        let chosen = self.chosen(&counted);
+        let states = self.states(&counted, &chosen);
+        let changes = |place: &usize| {
+            let path = &counted[*place];
+            path.radio.is_some() && path.belief == Belief::Good && path.was != states[*place]
+        };
+        let place = (0..counted.len()).find(changes)?;
+        let first = chosen.iter().find(|(radio, _)| counted[place].radio == Some(*radio)).map(|(_, first)| *first)?;
+        let (dbm, first_dbm) = (self.track(place).dbm(), self.track(first).dbm());
+        let text = format!("received with {dbm:.1} dBm, the path that serves the radio with {first_dbm:.1} dBm");
+        let inputs = [("rssi_dbm", dbm), ("serving_rssi_dbm", first_dbm), ("hysteresis_db", self.params.hysteresis_db)];
+        Some(Reason { rule: "radio.signal", text, inputs: inputs.into() })
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        let since = self.serving.iter().filter_map(|serving| serving.since);
+        since.map(|since| since + DRAIN).filter(|at| *at > self.now).min()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+use super::*;
+use crate::assess::Belief::{Fading, Good, Stalled, Unknown};
+use crate::path::{Signal, Transport};
+use PathState::{Active, Backup, Closed};
+
+const RTT: Duration = Duration::from_millis(20);
+
+/// Paths 0 to 2 over radio 0, path 3 over none.
+struct Paths {
+    allocator: OneOfRadio,
+    inputs: Vec<PathInput>,
+    latest: Vec<Latest>,
+}
+
+impl Paths {
+    fn new(mode: Mode) -> Paths {
+        let params = Params { mode, threshold_dbm: -82.0, hysteresis_db: 3.0, smoothing: Duration::ZERO };
+        let input = |rank: u8| PathInput { belief: Unknown, was: Closed, rank, radio: (rank < 3).then_some(0) };
+        Paths {
+            allocator: OneOfRadio::new(params),
+            inputs: [0, 1, 2, 3].map(input).into(),
+            latest: [Latest::default(); 4].into(),
+        }
+    }
+
+    fn hear(&mut self, ms: u64, place: usize, belief: Belief, rssi_dbm: f32) {
+        self.inputs[place].belief = belief;
+        self.latest[place].signal = Some((Instant::from_millis(ms), Signal { rssi_dbm, ..Signal::default() }));
+    }
+
+    fn deliver(&mut self, ms: u64, place: usize, delivered: u32) {
+        let transport = Transport { delivered, ..transport() };
+        self.latest[place].transport = Some((Instant::from_millis(ms), transport));
+    }
+
+    /// Every path of the radio has a subflow.
+    fn prove(&mut self, ms: u64) {
+        (0..3).for_each(|place| self.deliver(ms, place, 0));
+    }
+
+    fn at(&mut self, ms: u64) -> Vec<PathState> {
+        let supplies: Vec<PathSupply> = self
+            .inputs
+            .iter()
+            .zip(&self.latest)
+            .map(|(&input, latest)| PathSupply { input, history: None, latest })
+            .collect();
+        self.allocator.review(Instant::from_millis(ms), &supplies);
+        let states = self.allocator.allocate(&self.inputs).states().to_vec();
+        for (input, state) in self.inputs.iter_mut().zip(&states) {
+            input.was = *state;
+        }
+        states
+    }
+}
+
+fn transport() -> Transport {
+    Transport {
+        token: 1,
+        peer: Transport::NO_PEER,
+        accepted: false,
+        backup: false,
+        rtt: RTT,
+        rttvar: RTT,
+        unacked: 1,
+        delivered: 0,
+        bytes_acked: 0,
+        notsent_bytes: 0,
+        bytes_received: 0,
+        lost: 0,
+        retransmitted: 0,
+        cwnd: 10,
+        min_rtt: None,
+        delivery_bit_s: None,
+    }
+}
+
+#[test]
+fn the_strongest_carries_and_another_takes_over_by_the_hysteresis() {
+    let mut paths = Paths::new(Mode::Aggregate);
+    paths.hear(0, 0, Good, -70.0);
+    paths.hear(0, 1, Good, -75.0);
+    paths.prove(0);
+    assert_eq!(paths.at(0)[..2], [Active, Backup]);
+    paths.hear(100, 1, Good, -67.5);
+    paths.prove(100);
+    assert_eq!(paths.at(100)[..2], [Active, Backup]);
+    paths.hear(200, 1, Good, -66.5);
+    paths.prove(200);
+    assert_eq!(paths.at(200)[..2], [Backup, Active]);
+}
+
+#[test]
+fn a_change_of_signal_alone_is_a_reason() {
+    let mut paths = Paths::new(Mode::Aggregate);
+    paths.hear(0, 0, Good, -70.0);
+    paths.hear(0, 1, Good, -75.0);
+    paths.prove(0);
+    paths.at(0);
+    paths.hear(100, 1, Good, -66.5);
+    paths.prove(100);
+    let supply = |place: usize| PathSupply { input: paths.inputs[place], history: None, latest: &paths.latest[place] };
+    let supplies: Vec<PathSupply> = (0..4).map(supply).collect();
+    let reason = paths.allocator.review(Instant::from_millis(100), &supplies);
+    assert_eq!(reason.map(|reason| reason.rule), Some("radio.signal"));
+}
+
+#[test]
+fn paths_on_which_nothing_fades_carry_beside_the_strongest() {
+    let mut paths = Paths::new(Mode::Aggregate);
+    paths.hear(0, 0, Good, -50.0);
+    paths.hear(0, 1, Good, -61.0);
+    paths.hear(0, 2, Good, -63.0);
+    paths.prove(0);
+    assert_eq!(paths.at(0)[..3], [Active, Active, Closed], "the third is not even opened beside a far stronger one");
+    paths.hear(100, 1, Good, -64.5);
+    paths.prove(100);
+    assert_eq!(paths.at(100)[1], Active);
+    paths.hear(200, 1, Good, -65.5);
+    paths.prove(200);
+    assert_eq!(paths.at(200)[1], Backup);
+}
+
+#[test]
+fn a_strong_signal_without_a_subflow_moves_nothing() {
+    let mut paths = Paths::new(Mode::Aggregate);
+    paths.hear(0, 0, Good, -70.0);
+    paths.hear(0, 1, Good, -75.0);
+    paths.deliver(0, 0, 1);
+    paths.at(0);
+    paths.hear(100, 1, Good, -40.0);
+    paths.deliver(100, 0, 2);
+    assert_eq!(paths.at(100)[..2], [Active, Backup]);
+}
+
+#[test]
+fn of_messages_that_come_too_often_the_weaker_counts() {
+    let mut paths = Paths::new(Mode::Aggregate);
+    paths.hear(0, 0, Good, -70.0);
+    paths.hear(0, 1, Good, -75.0);
+    paths.prove(0);
+    paths.at(0);
+    paths.hear(50, 1, Good, -40.0);
+    paths.prove(50);
+    assert_eq!(paths.at(50)[..2], [Active, Backup]);
+}
+
+#[test]
+fn a_stronger_path_that_fades_gives_way_to_a_good_one() {
+    let mut paths = Paths::new(Mode::Aggregate);
+    paths.hear(0, 0, Good, -70.0);
+    paths.hear(0, 1, Good, -75.0);
+    paths.at(0);
+    paths.hear(100, 0, Fading, -70.0);
+    assert_eq!(paths.at(100)[..2], [Backup, Active]);
+}
+
+#[test]
+fn a_path_that_begins_to_carry_is_not_blamed_for_the_frames_of_the_former_one() {
+    let mut paths = Paths::new(Mode::Aggregate);
+    paths.hear(0, 0, Good, -70.0);
+    paths.hear(0, 1, Good, -75.0);
+    paths.at(0);
+    paths.inputs[0].belief = Stalled;
+    assert_eq!(paths.at(1000)[..2], [Closed, Active]);
+    paths.inputs[1].belief = Stalled;
+    assert_eq!(paths.at(1100)[1], Active);
+    assert_eq!(paths.at(1900)[1], Active);
+    paths.hear(2100, 2, Good, -80.0);
+    assert_eq!(paths.at(2100)[1..3], [Closed, Active], "after a second it is");
+}
+
+#[test]
+fn of_two_that_stall_the_one_that_delivered_last_stays() {
+    let mut paths = Paths::new(Mode::Aggregate);
+    for (place, rssi_dbm) in [(0, -50.0), (1, -50.0)] {
+        paths.hear(0, place, Good, rssi_dbm);
+        paths.deliver(0, place, 1);
+    }
+    assert_eq!(paths.at(0)[..2], [Active, Active]);
+    paths.deliver(990, 0, 100);
+    paths.at(990);
+    paths.deliver(1040, 1, 100);
+    paths.at(1040);
+    paths.inputs[0].belief = Stalled;
+    paths.at(1060);
+    paths.inputs[1].belief = Stalled;
+    assert_eq!(paths.at(1070)[..2], [Closed, Active]);
+}
+
+#[test]
+fn a_unit_of_which_no_message_came_is_not_tried() {
+    let mut paths = Paths::new(Mode::Aggregate);
+    paths.hear(0, 0, Good, -70.0);
+    paths.at(0);
+    (paths.inputs[0].belief, paths.inputs[3].belief) = (Stalled, Stalled);
+    assert_eq!(paths.at(1000), [Active, Closed, Closed, Active]);
+}
+
+#[test]
+fn a_radio_counts_as_one_path_with_its_best_rank() {
+    let mut paths = Paths::new(Mode::Backup);
+    paths.inputs[3].rank = 1;
+    (paths.inputs[0].rank, paths.inputs[1].rank, paths.inputs[2].rank) = (0, 2, 3);
+    paths.hear(0, 1, Good, -70.0);
+    paths.inputs[3].belief = Good;
+    assert_eq!(paths.at(0), [Closed, Active, Closed, Backup]);
+    paths.inputs[1].belief = Fading;
+    assert_eq!(paths.at(100), [Closed, Backup, Closed, Active]);
+}

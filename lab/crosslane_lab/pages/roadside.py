@@ -1,0 +1,192 @@
+"""The page on several roadside units over one radio: medians by strategy, and the targets."""
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from crosslane_lab.render.markdown import number, spread_text, table
+from crosslane_lab.runs.catalog import GAP, GOODPUT, WORST_DELAY
+from crosslane_lab.runs.folder import Run, RunFolder
+from crosslane_lab.runs.frame import Spread, stats
+
+OURS, BOUND = "threshold", "oracle"
+ALONE_MBIT_S = 8.47
+"""What one unit alone carries (docs/results/torrinhas.md, figure 4a)."""
+SETTLE_S, END_S = 2, 50
+"""Seconds of the drive past fading units that count."""
+PERIODS_MS = {"each 100 ms": 100, "each second": 1000}
+Read = Callable[[RunFolder, str], Spread | None]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a strategy is to reach in a scenario, and why it does not, where it does not."""
+
+    scenario: str
+    what: str
+    read: Read
+    limit: float
+    unit: str
+    at_most: bool = True
+    strategy: str = OURS
+    reason: str = ""
+
+    def row(self, folder: RunFolder) -> list[str]:
+        """Cells: scenario, target, measured, verdict."""
+        found = self.read(folder, self.strategy)
+        name = f"`{self.scenario.removeprefix('roadside-')}`"
+        bound = f"{'at most' if self.at_most else 'at least'} {number(self.limit, self.unit)}"
+        if found is None:
+            return [name, f"{self.what}: {bound}", "–", "not measured"]
+        met = found.median <= self.limit if self.at_most else found.median >= self.limit
+        verdict = "reached" if met else f"**not reached**{': ' if self.reason else ''}{self.reason}"
+        return [name, f"{self.what}: {bound}", spread_text(found, self.unit), verdict]
+
+
+def _metric(name: str) -> Read:
+    def read(folder: RunFolder, strategy: str) -> Spread | None:
+        return stats([run.metrics[name] for run in folder.valid_runs(strategy) if name in run.metrics])
+
+    return read
+
+
+def _bytes(run: Run, units: bool) -> float:
+    """Payload over the units, or over the other paths."""
+    paths = {name.split(".")[1]: value for name, value in run.metrics.items() if name.endswith(".bytes")}
+    return sum(value for path, value in paths.items() if path.startswith("rsu") == units)
+
+
+def _of_bound(folder: RunFolder, strategy: str) -> Spread | None:
+    """Payload over units, of that of the bound with the same seed."""
+    bound = {run.seed: _bytes(run, units=True) for run in folder.valid_runs(BOUND)}
+    runs = [run for run in folder.valid_runs(strategy) if bound.get(run.seed)]
+    return stats([_bytes(run, units=True) / bound[run.seed] for run in runs])
+
+
+def _least(period_ms: int) -> Read:
+    """The least sum of all subflows in a period, of what one unit alone carries."""
+
+    def read(folder: RunFolder, strategy: str) -> Spread | None:
+        return stats([_least_of(run, period_ms) for run in folder.valid_runs(strategy)])
+
+    return read
+
+
+def _least_of(run: Run, period_ms: int) -> float:
+    period = (pl.col("t_ns") // (period_ms * 1_000_000)).cast(pl.Int64).alias("period")
+    up = run.throughput.filter(pl.col("direction") == "up").group_by(period)
+    sums = dict(up.agg(pl.col("payload_bytes").sum()).collect().iter_rows())
+    periods = range(SETTLE_S * 1000 // period_ms, END_S * 1000 // period_ms)
+    return min(sums.get(each, 0) for each in periods) * 8 / period_ms / 1000 / ALONE_MBIT_S
+
+
+FADING, SWITCHED, LTE = "roadside-fading", "torrinhas-1", "roadside-three-lte"
+NARROW = "handshake and first frames of the next unit, received with -79 dBm, take air time"
+EARLY = "units are left at -82 dBm, 6 Mbit/s still carries at -88 dBm"
+TARGETS = (
+    Target(FADING, "longest pause", _metric(GAP), 60, "ms"),
+    Target(FADING, "least sum in each 100 ms", _least(100), 0.9, "%", at_most=False, reason=NARROW),
+    Target(FADING, "least sum in each second", _least(1000), 0.97, "%", at_most=False, reason=NARROW),
+    Target(SWITCHED, "longest pause", _metric(GAP), 250, "ms"),
+    *(
+        target
+        for speed in (30, 100, 200)
+        for target in (
+            Target(f"roadside-ten-{speed}", "worst delay", _metric(WORST_DELAY), 100, "ms"),
+            Target(f"roadside-ten-{speed}", "bytes over units, of `oracle`", _of_bound, 0.95, "%", at_most=False),
+        )
+    ),
+    Target(LTE, "worst delay", _metric(WORST_DELAY), 100, "ms"),
+    Target(LTE, "bytes over units, of `oracle`", _of_bound, 0.95, "%", at_most=False, reason=EARLY),
+    Target(
+        "roadside-unit-dies",
+        "worst delay",
+        _metric(WORST_DELAY),
+        100,
+        "ms",
+        reason="the frames in the queue are tried seven times each before those for the next unit",
+    ),
+    Target(
+        "roadside-unit-lies",
+        "worst delay",
+        _metric(WORST_DELAY),
+        40,
+        "ms",
+        reason="a forged message makes a path good by its signal that carries nothing",
+    ),
+    Target(
+        "roadside-attacker",
+        "worst delay",
+        _metric(WORST_DELAY),
+        40,
+        "ms",
+        reason="forged names take the slots in turn, so the next unit's subflow comes late",
+    ),
+    Target("roadside-attacker", "bytes over units, of `oracle`", _of_bound, 0.95, "%", at_most=False),
+)
+
+
+def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "roadside", help="make the page on roadside units from several run folders", description=__doc__
+    )
+    parser.add_argument("runs", type=Path, nargs="+", metavar="DIR", help="run folders of scenarios/roadside")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help="the page, as docs/results/roadside.md"
+    )
+    parser.set_defaults(act=_act)
+
+
+def _act(options: argparse.Namespace) -> None:
+    options.out.write_text(page([RunFolder.open(path) for path in options.runs]), encoding="utf-8")
+    print(options.out)
+
+
+def page(folders: Sequence[RunFolder]) -> str:
+    """The page as Markdown, a function of the folders only."""
+    by_name = {folder.name: folder for folder in folders}
+    rows = [target.row(by_name[target.scenario]) for target in TARGETS if target.scenario in by_name]
+    reached = sum(row[-1] == "reached" for row in rows)
+    seeds = max((len(folder.seeds) for folder in folders), default=0)
+    lines = [
+        "# Several roadside units over one radio",
+        "",
+        "Written by `make roadside` from `scenarios/roadside` and `scenarios/torrinhas/scenario-1.toml`; strategy",
+        "`threshold` [over one radio](../reference/strategies.md#several-paths-over-one-radio).",
+        f"Simulated, up to {seeds} seeds: medians, minimum and maximum in brackets.",
+        "",
+        f"Targets reached: {reached} of {len(rows)}. One unit alone carries {ALONE_MBIT_S} Mbit/s.",
+        "",
+        *table(["scenario", "target", "measured", "verdict"], rows, "llrl", compact=True),
+    ]
+    for folder in folders:
+        lines += ["", f"## `{folder.name.removeprefix('roadside-')}`", "", *_table(folder)]
+    return "\n".join(lines) + "\n"
+
+
+def _table(folder: RunFolder) -> list[str]:
+    bulk = folder.scenario.traffic == "bulk"
+    heads = [
+        "strategy",
+        "runs",
+        "longest pause",
+        *(["goodput"] if bulk else ["worst delay"]),
+        "over units",
+        "elsewhere",
+    ]
+    rows: list[list[str]] = []
+    for strategy in folder.measured:
+        runs = folder.valid_runs(strategy)
+        shown = (_metric(GAP), "ms"), (_metric(GOODPUT if bulk else WORST_DELAY), "Mbit/s" if bulk else "ms")
+        cells = [_cell(read(folder, strategy), unit) for read, unit in shown]
+        over = [_cell(stats([_bytes(run, units) / 1e6 for run in runs]), "MB") for units in (True, False)]
+        rows.append([f"`{strategy}`", str(len(runs)), *cells, *over])
+    return list(table(heads, rows, compact=True))
+
+
+def _cell(found: Spread | None, unit: str) -> str:
+    return spread_text(found, unit) if found else "–"
