@@ -149,8 +149,10 @@ impl Session {
             End::Refused(reason) => Error::failure(attempt, format!("it refuses: {reason}")),
             End::Overrun => Error::failure(attempt, "it accepts reports too slowly").with_remedy("this connects again"),
             End::Fault(ChannelFault::Handshake | ChannelFault::Closed) if !self.is_up => {
-                let cause = "it closed the connection in the handshake, as one does whose key is another";
-                let remedy = "compare `controller_key` with what `crosslane keygen --public FILE` prints there";
+                let cause =
+                    "it closed the connection in the handshake: its key is another, or too many connect from here";
+                let remedy = "compare `controller_key` with what `crosslane keygen --public FILE` prints there; this \
+                              connects again";
                 Error::usage(attempt, cause, remedy)
             }
             End::Fault(fault) => {
