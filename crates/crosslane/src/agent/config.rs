@@ -246,7 +246,7 @@ fn read_checked(text: &str) -> Result<Config, Complaint> {
         let cause = format!("`prefer` names {:?}, which is no path", unknown.get_ref());
         return Err((unknown.span().start, cause, "name paths of this file"));
     }
-    for check in [checks::ranges, checks::observe, checks::demands, checks::costs, roadside::check, unit::check] {
+    for check in [checks::ranges, checks::observe, checks::demands, checks::costs, unit::check, roadside::check] {
         check(&config)?;
     }
     Ok(config)
