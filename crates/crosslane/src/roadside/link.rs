@@ -126,12 +126,13 @@ impl Session {
         let mut reported = String::new();
         loop {
             let Err(end) = self.connection().await;
+            let is_refusal = matches!(end, End::Refused(_));
+            let error = self.error(end);
             let was_up = std::mem::take(&mut self.is_up);
             if was_up {
                 pause = FIRST_PAUSE;
             }
-            let wait = if matches!(end, End::Refused(_)) { REFUSED_PAUSE } else { pause };
-            let error = self.error(end);
+            let wait = if is_refusal { REFUSED_PAUSE } else { pause };
             if was_up || error.to_string() != reported {
                 reported = error.to_string();
                 if self.events.send(LinkEvent::Down(error)).await.is_err() {
