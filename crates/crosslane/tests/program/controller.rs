@@ -3,7 +3,8 @@
 use std::fs::{self, File};
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixDatagram;
-use std::process::{Child, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crosslane::controller::status::{Status, query_controller};
@@ -80,22 +81,7 @@ impl Gateway {
 
     /// Starts the controller and waits until it is ready.
     pub fn start(&self) -> Running {
-        let ready = self.folder.path().join("ready");
-        drop(fs::remove_file(&ready));
-        let socket = UnixDatagram::bind(&ready).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let stderr = self.folder.path().join("stderr");
-        let mut command = std::process::Command::new(CROSSLANE);
-        command.args(["controller", "--config", "controller.toml"]).current_dir(self.folder.path());
-        command.env("NOTIFY_SOCKET", &ready).stdin(Stdio::null()).stdout(Stdio::null());
-        command.stderr(File::create(&stderr).unwrap());
-        let child = self.namespace.spawn(&mut command).unwrap();
-        let running = Running { child };
-        let mut buffer = [0; 20];
-        let length = socket.recv(&mut buffer);
-        let length = length.unwrap_or_else(|_| panic!("not ready: {}", fs::read_to_string(&stderr).unwrap()));
-        assert_eq!(&buffer[..length], b"READY=1");
-        running
+        start(&self.namespace, self.folder.path())
     }
 
     /// Runs in the namespace.
@@ -139,6 +125,25 @@ impl Gateway {
     pub fn events(&self) -> String {
         fs::read_to_string(self.folder.path().join("events.jsonl")).unwrap_or_default()
     }
+}
+
+/// Starts the controller with `controller.toml` of a folder, and waits until it is ready.
+pub fn start(namespace: &Namespace, folder: &Path) -> Running {
+    let ready = folder.join("ready");
+    drop(fs::remove_file(&ready));
+    let socket = UnixDatagram::bind(&ready).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let stderr = folder.join("stderr");
+    let mut command = Command::new(CROSSLANE);
+    command.args(["controller", "--config", "controller.toml"]).current_dir(folder);
+    command.env("NOTIFY_SOCKET", &ready).stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(File::create(&stderr).unwrap());
+    let running = Running { child: namespace.spawn(&mut command).unwrap() };
+    let mut buffer = [0; 20];
+    let length = socket.recv(&mut buffer);
+    let length = length.unwrap_or_else(|_| panic!("not ready: {}", fs::read_to_string(&stderr).unwrap()));
+    assert_eq!(&buffer[..length], b"READY=1");
+    running
 }
 
 /// A unit's part of the configuration.
