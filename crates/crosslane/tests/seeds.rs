@@ -32,6 +32,8 @@ mod liar;
 mod netlink;
 #[path = "../../../fuzz/targets/offload.rs"]
 mod offload;
+#[path = "../../../fuzz/targets/roadside.rs"]
+mod roadside;
 #[path = "../../../fuzz/targets/transfer.rs"]
 mod transfer;
 
@@ -110,6 +112,7 @@ seeds! {
     liar: liar::run;
     netlink: netlink::run;
     offload: offload::run;
+    roadside: roadside::run;
     transfer: transfer::run;
     engine_liar: chaos::liar;
     pair: chaos::pair;

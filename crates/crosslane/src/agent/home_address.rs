@@ -98,21 +98,22 @@ impl HomeAddress {
         self.way = self.way.filter(|(_, is_taken)| *is_taken);
     }
 
-    /// Sends the hellos that are due; those that fail are missed by the unit.
+    /// Sends the hellos that are due, and one through a new tunnel at once: the unit knows the neighbour
+    /// before packets from the home address follow. Those that fail are missed by the unit.
     fn greet(&mut self, now: Instant, ways: &[Way]) {
-        if now < self.next_hello {
-            return;
-        }
-        self.next_hello = now + HELLO_INTERVAL;
         self.hellos.retain(|_, (known, _)| ways.contains(known));
         for way in ways {
             if !self.hellos.contains_key(&way.path)
                 && let Some(socket) = hello_socket(way)
             {
+                drop(socket.send(HELLO));
                 self.hellos.insert(way.path, (*way, socket));
             }
         }
-        self.hellos.values().for_each(|(_, socket)| drop(socket.send(HELLO)));
+        if now >= self.next_hello {
+            self.next_hello = now + HELLO_INTERVAL;
+            self.hellos.values().for_each(|(_, socket)| drop(socket.send(HELLO)));
+        }
     }
 
     /// When the next hello is due.
@@ -180,8 +181,8 @@ impl Driver {
         let judged: Vec<_> = judged.collect();
         let way = preferred(&judged, home.way.map(|(way, _)| way));
         let is_other = home.way.map(|(way, _)| way) != way;
-        let done = home.lead(way);
         home.greet(self.clock.now(), &ways);
+        let done = home.lead(way);
         match done {
             Ok(()) if is_other => self.journal.home(way.map(|way| way.path)),
             Ok(()) => {}

@@ -126,10 +126,11 @@ impl Unit {
         let network = section.station & 0x00ff_ffff;
         self.wiring.add_learning_vxlan(VXLAN_INTERFACE, network, radio_ends.address, radio_ends.if_index)?;
         self.wiring.mark(VXLAN_INTERFACE, MARK)?;
+        let own = section.own().unwrap_or(Ipv4Addr::UNSPECIFIED);
+        unit_tunnel::settle(&mut self.wiring, VXLAN_INTERFACE, own)?;
         let mtu = self.wiring.mtu(radio)?.saturating_sub(VXLAN_BYTES);
         self.wiring.bring_up(VXLAN_INTERFACE, mtu, QUEUE_PACKETS)?;
         let index = self.wiring.index(VXLAN_INTERFACE)?;
-        let own = section.own().unwrap_or(Ipv4Addr::UNSPECIFIED);
         self.wiring.add_address(index, own, net.prefix_len())
     }
 

@@ -151,6 +151,7 @@ impl UnitTunnel {
         let (overhead, data_plane) = match roadside.tunnel {
             TunnelKind::Vxlan => {
                 wiring.add_vxlan(name, unit.network(), ends, Some(radio.if_index))?;
+                unit.net().map_or(Ok(()), |net| settle(&mut wiring, name, net.addr()))?;
                 (VXLAN_BYTES, None)
             }
             TunnelKind::Gre => {
@@ -250,6 +251,20 @@ impl UnitTunnel {
         let change = |change: Change| Change { peer: self.name.clone(), path, ..change };
         (data_plane.faults.try_iter().collect(), data_plane.changes.try_iter().map(change).collect())
     }
+}
+
+/// Gives the end of a VXLAN an Ethernet address that follows from its inner address: neighbours keep the right
+/// one when the interface is created again. ARP requests have the inner address as the sender's, also when a
+/// packet from the home address waits: the unit learns the neighbour to which it routes.
+///
+/// # Errors
+/// The kernel rejects the address.
+pub fn settle(wiring: &mut Wiring, interface: &str, inner: Ipv4Addr) -> Result<()> {
+    let [a, b, c, d] = inner.octets();
+    wiring.set_ethernet_address(interface, [0x02, 0x43, a, b, c, d])?;
+    // Without the right to write sysctls, only packets from the home address that come first are late.
+    drop(std::fs::write(format!("/proc/sys/net/ipv4/conf/{interface}/arp_announce"), "2"));
+    Ok(())
 }
 
 /// An encrypted tunnel, whose single path is the radio.

@@ -133,16 +133,13 @@ impl Wiring {
     }
 
     /// Creates the end of a VXLAN (RFC 7348) that many hosts use: it learns their outer addresses from what
-    /// arrives. Its Ethernet address follows from the network, so that the hosts' neighbour tables
-    /// remain right when it is created again.
+    /// arrives.
     ///
     /// # Errors
     /// As for [`add_vxlan`](Self::add_vxlan).
     pub fn add_learning_vxlan(&mut self, name: &str, network: u32, local: Ipv4Addr, over: u32) -> Result<()> {
-        let [_, a, b, c] = network.to_be_bytes();
         let vxlan = LinkVxlan::new(name, network).local(local).port(VXLAN_PORT).learning(true).dev(over);
-        let message = vxlan.address(vec![0x02, 0x43, 0x52, a, b, c]).build();
-        self.add_tunnel(name, VXLAN, message)
+        self.add_tunnel(name, VXLAN, vxlan.build())
     }
 
     /// Creates a GRE interface (RFC 2784) between two addresses, sent over the interface of
@@ -174,6 +171,15 @@ impl Wiring {
     pub fn mark(&mut self, interface: &str, mark: &str) -> Result<()> {
         let message = LinkUnspec::new_with_name(interface).alias(mark).build();
         self.change(format!("marking the interface {interface}"), RouteNetlinkMessage::SetLink(message), 0)
+    }
+
+    /// Sets the Ethernet address of an interface that is down.
+    ///
+    /// # Errors
+    /// The kernel rejects it.
+    pub fn set_ethernet_address(&mut self, interface: &str, address: [u8; 6]) -> Result<()> {
+        let message = LinkUnspec::new_with_name(interface).address(address.to_vec()).build();
+        self.change(format!("setting the Ethernet address of {interface}"), RouteNetlinkMessage::SetLink(message), 0)
     }
 
     /// Removes an interface.
@@ -285,6 +291,23 @@ impl Wiring {
     /// # Errors
     /// The kernel rejects it.
     pub fn remove_rules(&mut self, tables: RangeInclusive<u32>) -> Result<usize> {
+        let found = self.rules(tables)?;
+        let count = found.len();
+        for rule in found {
+            self.change("removing a rule".into(), RouteNetlinkMessage::DelRule(rule), 0)?;
+        }
+        Ok(count)
+    }
+
+    /// Number of rules whose table is one of these.
+    ///
+    /// # Errors
+    /// The kernel rejects it.
+    pub fn count_rules(&mut self, tables: RangeInclusive<u32>) -> Result<usize> {
+        self.rules(tables).map(|rules| rules.len())
+    }
+
+    fn rules(&mut self, tables: RangeInclusive<u32>) -> Result<Vec<RuleMessage>> {
         let mut query = RuleMessage::default();
         query.header.family = AddressFamily::Inet;
         let of_table = |message| match message {
@@ -294,12 +317,7 @@ impl Wiring {
             }
             _ => None,
         };
-        let found = self.dump("listing the rules", RouteNetlinkMessage::GetRule(query), of_table)?;
-        let count = found.len();
-        for rule in found {
-            self.change("removing a rule".into(), RouteNetlinkMessage::DelRule(rule), 0)?;
-        }
-        Ok(count)
+        self.dump("listing the rules", RouteNetlinkMessage::GetRule(query), of_table)
     }
 
     /// What `wanted` finds among the kernel's replies; replies that do not decode are skipped.

@@ -206,6 +206,11 @@ impl Testbed {
         self.roadside.as_ref()?.unit(path)
     }
 
+    /// The namespace of the gateway between roadside units and the server.
+    pub fn gateway(&self) -> Option<&Namespace> {
+        self.roadside.as_ref().map(Roadside::gateway)
+    }
+
     /// Sets the vehicle's interface of a path, by its index in the plan, up or
     /// down, as a user would.
     ///

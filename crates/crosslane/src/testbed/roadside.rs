@@ -86,6 +86,11 @@ impl Roadside {
         Ok(device)
     }
 
+    /// The namespace of the gateway.
+    pub fn gateway(&self) -> &Namespace {
+        &self.gateway
+    }
+
     /// The namespace of a unit.
     pub fn unit(&self, name: &str) -> Option<&Namespace> {
         self.units.get(name)

@@ -8,6 +8,7 @@ pub mod drive;
 pub mod links;
 pub mod on_board_unit;
 pub mod tunnelled;
+pub mod units;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
