@@ -90,6 +90,10 @@ fn check_controller(file: &Path, json: bool) -> Result<ExitCode> {
 
 fn what_it_is(config: &Config) -> String {
     let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    if let Some(unit) = config.unit.as_ref().map(|unit| unit.get_ref()) {
+        let controller = unit.controller.as_ref().map_or("none".into(), |name| name.get_ref().clone());
+        return format!("the roadside unit {}, whose controller is {controller}", unit.station);
+    }
     let mut paths = count(config.paths.len(), "path");
     if let Some(roadside) = &config.roadside {
         let units = count(roadside.get_ref().units.len(), "roadside unit");
@@ -128,13 +132,13 @@ fn table(file: &Path) -> toml::Table {
     text_file::read(file).unwrap_or_default().parse().unwrap_or_default()
 }
 
-/// A file with a `path`, or a gateway's `listen`, is an agent's configuration. What is no
+/// A file with a `path`, a `unit`, a `roadside`, or a gateway's `listen`, is an agent's configuration. What is no
 /// TOML is left to the reader of scenarios, which says why.
 fn is_configuration(file: &Path) -> bool {
     let table = table(file);
     let tunnel = table.get("tunnel").and_then(toml::Value::as_table);
     let is_gateway = tunnel.is_some_and(|keys| keys.contains_key("listen") || keys.contains_key("vehicle"));
-    table.contains_key("path") || is_gateway
+    ["path", "unit", "roadside"].iter().any(|key| table.contains_key(*key)) || is_gateway
 }
 
 /// Replaces former names of keys in the file, or in that to which a symbolic link leads.

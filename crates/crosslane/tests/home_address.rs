@@ -5,7 +5,7 @@
 
 mod program;
 
-use std::net::{SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
@@ -152,8 +152,8 @@ fn redirected_over(kind: &str) {
     drop(controller);
     let ((), sent, arrivals) = during_flow(&world, || sleep(Duration::from_secs(4)));
     assert_eq!(numbers(&arrivals).len(), sent as usize, "without a controller");
-    let told = |unit: &program::agent::Agent| unit.read("stderr").matches("what flows goes on").count();
-    assert!(units.iter().all(|unit| told(unit) >= 1), "{}", units[0].read("stderr"));
+    let says = |unit: &program::agent::Agent| unit.read("stderr").matches("what flows goes on").count();
+    assert!(units.iter().all(|unit| says(unit) >= 1), "{}", units[0].read("stderr"));
 
     vehicle.kill();
     assert_eq!(left(&world.testbed.vehicle)[0], 1, "a killed agent leaves the address");
@@ -206,6 +206,44 @@ fn a_redirect_between_vxlan_tunnels_loses_nothing() {
     }
 }
 
+/// The next hop of the home address at the gateway.
+fn next_hop(world: &World) -> Option<Ipv4Addr> {
+    let routes = || Wiring::open().unwrap().home_routes(Owner::Controller).unwrap();
+    world.gateway().enter(routes).unwrap().first().map(|route| route.hop.unwrap().via)
+}
+
+#[test]
+fn the_controller_leads_the_home_address_to_the_stronger_unit_and_nothing_is_lost() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let controller = world.start_controller();
+    let units = [0, 1].map(|unit| world.start_unit(unit, "crosslane"));
+    let vehicle = world.start_vehicle("crosslane");
+    let radio = world.radio();
+    let receive = |signals: [i32; 2]| *radio.signals.lock().unwrap() = signals.map(Some);
+    let leads_to = |unit: usize| {
+        let events = || std::fs::read_to_string(world.keys.file("controller.jsonl")).unwrap_or_default();
+        wait_until(|| next_hop(&world) == Some(backhaul(unit)), events);
+    };
+    receive([-60, -80]);
+    leads_to(0);
+    wait_until(|| ask_the_server(&world).is_ok(), || "no answer from the server".into());
+    let drive = || {
+        receive([-80, -60]);
+        leads_to(1);
+        sleep(Duration::from_millis(500));
+    };
+    let ((), sent, arrivals) = during_flow(&world, drive);
+    assert_eq!(numbers(&arrivals), (0..sent).collect::<Vec<_>>(), "each datagram arrives once");
+    controller.kill();
+    let ((), sent, arrivals) = during_flow(&world, || sleep(Duration::from_secs(1)));
+    assert_eq!(numbers(&arrivals).len(), sent as usize, "without a controller");
+    assert!(units[1].read("events.jsonl").contains("\"serves\":true"), "{}", units[1].read("events.jsonl"));
+    vehicle.end();
+}
+
 #[test]
 fn packets_from_the_home_address_follow_the_strategy_and_take_no_other_way() {
     if !can_drive() {
@@ -230,12 +268,11 @@ fn packets_from_the_home_address_follow_the_strategy_and_take_no_other_way() {
     };
     wait_until(|| present().is_some(), || vehicle.read("events.jsonl"));
     let first = present().unwrap();
-    radio.heard.lock().unwrap()[first] = Some(-95);
+    radio.signals.lock().unwrap()[first] = Some(-95);
     wait_until(|| present() == Some(1 - first), || vehicle.read("events.jsonl"));
     lead(&world, &mut redirector, 1 - first);
     ask_the_server(&world).unwrap();
     let nowhere = || socket.send_to(b"lost", (SERVER, 5300)).is_err();
-    *radio.heard.lock().unwrap() = [None; 2];
-    world.air.set_on(0, false).unwrap();
+    world.testbed.vehicle.enter(|| Wiring::open().unwrap().set_up("its-g5", false).unwrap()).unwrap();
     wait_until(nowhere, || "it still leaves".into());
 }

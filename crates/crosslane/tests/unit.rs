@@ -50,7 +50,7 @@ fn a_forged_cam_and_a_hello_outside_the_tunnel_make_no_tunnel() {
         outside.send_to(&[1], (inner(0, 1), 4762)).unwrap();
         sleep(Duration::from_millis(50));
     }
-    controller.wait(0, "the vehicle is heard", has_no_tunnel);
+    controller.wait(0, "the vehicle is received", has_no_tunnel);
     assert_eq!(routes(&world, 0), 0);
     controller.wait(0, "its CAMs have stopped", |report| *report == Report::Left { station: VEHICLE.station });
     assert!(controller.of(0).iter().all(|report| !carries(report)), "{:?}", controller.of(0));
@@ -66,10 +66,10 @@ fn comes_and_goes(world: &World, controller: &Controller) {
     world.air.set_on(0, false).unwrap();
     controller.wait(0, "nothing passes the air", has_no_tunnel);
     wait_until(|| routes(world, 0) == 0, || "the route stays".into());
-    *radio.heard.lock().unwrap() = [None; 2];
-    controller.wait(0, "nothing is heard", |report| *report == Report::Left { station: VEHICLE.station });
+    *radio.signals.lock().unwrap() = [None; 2];
+    controller.wait(0, "nothing is received", |report| *report == Report::Left { station: VEHICLE.station });
     world.air.set_on(0, true).unwrap();
-    *radio.heard.lock().unwrap() = [Some(-60); 2];
+    *radio.signals.lock().unwrap() = [Some(-60); 2];
     controller.wait(0, "it is back", carries);
 }
 
@@ -87,7 +87,7 @@ fn a_unit_reports_a_vehicle_that_comes_and_goes_and_routes_its_home_address_mean
         drop(controller);
         let controller = world.controller();
         let radio = world.radio();
-        (0..2).for_each(|unit| controller.wait(unit, "a new controller is told everything", carries));
+        (0..2).for_each(|unit| controller.wait(unit, "a new controller gets everything", carries));
         first.kill();
         let started = world.start_unit(0, kind);
         wait_until(|| routes(&world, 0) == 1, || started.read("stderr"));

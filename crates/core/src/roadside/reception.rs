@@ -1,7 +1,7 @@
 //! What a roadside unit knows of the vehicles with home addresses: which of them it receives,
-//! which tunnels deliver, and what of it the controller is told.
+//! which tunnels deliver, and what of it is reported to the controller.
 //!
-//! A received CAM only says that a vehicle is heard: anybody can forge one. That a tunnel stands
+//! A received CAM only says that a vehicle is received: anybody can forge one. That a tunnel stands
 //! and carries follows from the hellos that arrive through it. While it stands, the vehicle's
 //! home address has a route into it, also without a controller.
 
@@ -24,6 +24,9 @@ pub const STANDS_FOR: Duration = Duration::from_secs(1);
 pub const RECEIVED_FOR: Duration = Duration::from_secs(3);
 /// Shortest interval of reports about a vehicle of which only signal and position changed.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
+/// Interval of reports about a vehicle of which nothing changed: a controller leaves a unit that is silent for
+/// 500 ms.
+const REFRESH_INTERVAL: Duration = Duration::from_millis(200);
 
 /// An input of a [`Reception`].
 #[derive(Clone, Debug, PartialEq)]
@@ -62,11 +65,20 @@ struct Vehicle {
     cam: Option<(Instant, f32, Option<Position>)>,
     hello: Option<Instant>,
     has_route: bool,
-    /// What the controller knows, and when it was last compared.
+    /// The last report, and when it was sent.
     reported: Option<(Instant, Report)>,
+    /// When that was last compared with what is.
+    compared: Instant,
+    /// When the next report is due.
+    again: Option<Instant>,
 }
 
 impl Vehicle {
+    fn unknown(entry: VehicleEntry) -> Vehicle {
+        let (cam, hello, has_route, reported, again) = (None, None, false, None, None);
+        Vehicle { entry, cam, hello, has_route, reported, compared: Instant::ZERO, again }
+    }
+
     fn within(now: Instant, since: Option<Instant>, limit: Duration) -> bool {
         since.is_some_and(|since| now.since(since) < limit)
     }
@@ -90,33 +102,30 @@ impl Vehicle {
 
     /// The report that is due now.
     fn due(&mut self, now: Instant) -> Option<Report> {
+        self.compared = now;
         let Some(report) = self.report(now) else {
-            (self.cam, self.hello) = (None, None);
+            (self.cam, self.hello, self.again) = (None, None, None);
             return self.reported.take().map(|_| Report::Left { station: self.entry.station });
         };
-        let is_due = match &mut self.reported {
-            Some((at, known)) if *known == report => {
-                *at = now;
-                false
-            }
-            Some((at, known)) => urgent(known) != urgent(&report) || now.since(*at) >= REPORT_INTERVAL,
-            None => true,
+        let due_at = match &self.reported {
+            Some((at, known)) if *known == report => *at + REFRESH_INTERVAL,
+            Some((at, known)) if urgent(known) == urgent(&report) => *at + REPORT_INTERVAL,
+            _ => now,
         };
-        is_due.then(|| {
-            self.reported = Some((now, report.clone()));
-            report
-        })
+        if now < due_at {
+            self.again = Some(due_at);
+            return None;
+        }
+        self.again = Some(now + REFRESH_INTERVAL);
+        self.reported = Some((now, report.clone()));
+        Some(report)
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
         let hello = [CARRIES_FOR, STANDS_FOR].map(|limit| self.hello.map(|at| at + limit));
         let cam = self.cam.map(|(at, ..)| at + RECEIVED_FOR);
-        // Where something changed that was reported less than the interval ago.
-        let changed = self.cam.zip(self.reported.as_ref()).filter(|((at, ..), (reported, _))| at > reported);
-        let again = changed.map(|(_, (reported, _))| *reported + REPORT_INTERVAL);
-        let last = self.reported.as_ref().map_or(Instant::ZERO, |(at, _)| *at);
-        // A limit that has passed was considered at the last report.
-        hello.into_iter().chain([cam]).flatten().filter(|at| *at > last).chain(again).min()
+        let limits = hello.into_iter().chain([cam]).flatten().filter(|at| *at > self.compared);
+        limits.chain(self.again).min()
     }
 }
 
@@ -138,7 +147,7 @@ impl Reception {
                 Some(known) if known.entry == entry => known,
                 other => {
                     self.withdraw(other);
-                    Vehicle { entry, cam: None, hello: None, has_route: false, reported: None }
+                    Vehicle::unknown(entry)
                 }
             };
             self.vehicles.insert(entry.station, vehicle);
@@ -222,8 +231,15 @@ mod tests {
         unit
     }
 
-    /// The outputs after an input, with the time of each, until the unit sleeps for more than `until_ms`.
-    fn outputs(unit: &mut Reception, mut now: Instant, until_ms: u64) -> Vec<(u64, Output)> {
+    /// The outputs after an input, with the time of each, until the unit sleeps for more than `until_ms`; without
+    /// reports of what is known.
+    fn outputs(unit: &mut Reception, now: Instant, until_ms: u64) -> Vec<(u64, Output)> {
+        let mut outputs = all_outputs(unit, now, until_ms);
+        outputs.dedup_by(|later, earlier| later.1 == earlier.1);
+        outputs
+    }
+
+    fn all_outputs(unit: &mut Reception, mut now: Instant, until_ms: u64) -> Vec<(u64, Output)> {
         let mut outputs = Vec::new();
         for _ in 0..1000 {
             while let Some(output) = unit.poll(now) {
@@ -282,6 +298,14 @@ mod tests {
     }
 
     #[test]
+    fn a_vehicle_of_which_nothing_changes_is_reported_five_times_a_second() {
+        let mut unit = unit();
+        unit.handle(at(0), cam(-70.0));
+        let times: Vec<u64> = all_outputs(&mut unit, at(0), 700).into_iter().map(|(at, _)| at).collect();
+        assert_eq!(times, [0, 200, 400, 600]);
+    }
+
+    #[test]
     fn a_controller_that_knows_nothing_is_told_everything_and_a_vehicle_that_is_removed_loses_its_route() {
         let mut unit = unit();
         unit.handle(at(0), Input::Hello(CAR.host));
@@ -294,7 +318,7 @@ mod tests {
         unit.handle(at(30), Input::Vehicles([moved].into()));
         assert_eq!(outputs(&mut unit, at(30), 40), [(30, Output::Route(CAR, false))]);
         unit.handle(at(40), Input::Hello(CAR.host));
-        assert_eq!(outputs(&mut unit, at(40), 50), [], "nobody has the former host number");
+        assert_eq!(outputs(&mut unit, at(40), 50), [], "no vehicle has the former host number");
         unit.handle(at(50), Input::Hello(moved.host));
         assert_eq!(outputs(&mut unit, at(50), 60)[0], (50, Output::Route(moved, true)));
     }

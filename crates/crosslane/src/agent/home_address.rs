@@ -184,7 +184,15 @@ impl Driver {
         home.greet(self.clock.now(), &ways);
         let done = home.lead(way);
         match done {
-            Ok(()) if is_other => self.journal.home(way.map(|way| way.path)),
+            Ok(()) if is_other => {
+                let reason = judged
+                    .iter()
+                    .find(|(judged, ..)| Some(*judged) == way)
+                    .map_or("no tunnel to a unit stands".to_owned(), |(_, state, belief)| {
+                        format!("the path is {} and {}", state.name(), belief.name())
+                    });
+                self.journal.home(way.map(|way| way.path), &reason);
+            }
             Ok(()) => {}
             Err(fault) => self.journal.fault(&fault),
         }

@@ -103,9 +103,9 @@ impl Journal {
     }
 
     /// Writes over which path packets from the home address leave.
-    pub fn home(&mut self, path: Option<PathId>) {
+    pub fn home(&mut self, path: Option<PathId>, reason: &str) {
         let name = path.map(|path| path_name(&self.names, path));
-        self.write_event("home", json!({ "path": name }));
+        self.write_event("home", json!({ "path": name, "reason": reason }));
     }
 
     /// Writes whether a vehicle's home address has a route into its tunnel.

@@ -177,7 +177,8 @@ impl UnitTunnel {
         }
     }
 
-    /// Address, routes and rule; returns the interface's index and our address; `mtu` is that of an interface of the kernel, which is not up yet.
+    /// Address, routes and rule; `mtu` is that of an interface of the kernel, which is not up yet. Returns the
+    /// interface's index, and our address there.
     fn join(&self, wiring: &mut Wiring, unit: &UnitConfig, path: PathId, mtu: Option<u32>) -> Result<(u32, Ipv4Net)> {
         let attempt = || format!("connecting to the unit {}", self.name);
         let net = unit.net().ok_or_else(|| Error::failure(attempt(), "its inner address is not IPv4"))?;

@@ -1,9 +1,10 @@
-//! A vehicle, two roadside units and a gateway with agents of their own, and what a controller is
+//! A vehicle, two roadside units and a gateway each with an agent, and what a controller is
 //! for a unit: it accepts the connection, announces a vehicle, and keeps the reports.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle, sleep};
@@ -20,6 +21,7 @@ use crosslane_core::link::{Bottleneck, Channel, DirectionParams, Link, Loss, Que
 use crosslane_core::roadside::messages::{Announcement, MAX_REPORT_BYTES, Report, VehicleEntry};
 use tempfile::TempDir;
 
+use super::CROSSLANE;
 use super::agent::Agent;
 
 /// Station ids of the units.
@@ -189,12 +191,39 @@ impl World {
         Controller::start(self.gateway(), &self.keys.private("controller"))
     }
 
+    /// Starts the program of the controller.
+    pub fn start_controller(&self) -> Agent {
+        let mut text = format!(
+            "listen = \"{CONTROLLER}:{CONTROLLER_PORT}\"\nkey = \"{}\"\n[log]\nevents = \"{}\"\n[[vehicle]]\nname = \
+             \"car\"\nstation = {}\nkey = \"{}\"\nhost = {}\nhome = \"{HOME}\"\n",
+            self.keys.file("controller"),
+            self.keys.file("controller.jsonl"),
+            VEHICLE.station,
+            self.keys.public("vehicle"),
+            VEHICLE.host,
+        );
+        for (unit, station) in STATIONS.into_iter().enumerate() {
+            let (name, outer, prefix, next_hop) = (name(unit), unit_address(unit), inner(unit, 0), backhaul(unit));
+            text += &format!(
+                "[[unit]]\nname = \"{name}\"\nstation = {station}\nkey = \"{}\"\naddress = \"{outer}\"\nprefix = \
+                 \"{prefix}/24\"\nnext_hop = \"{next_hop}\"\n",
+                self.keys.public(&name),
+            );
+        }
+        let file = self.keys.file("controller.toml");
+        std::fs::write(&file, text).unwrap();
+        let mut command = Command::new(CROSSLANE);
+        command.args(["controller", "--config", &file]).stdin(Stdio::null()).stdout(Stdio::null());
+        let child = self.gateway().spawn(&mut command).unwrap();
+        Agent { workdir: TempDir::new().unwrap(), child }
+    }
+
     /// The radios of all: CAMs of both units at the vehicle and of the vehicle at both units, until it is dropped.
     pub fn radio(&self) -> Radio {
         let socket = |namespace: &Namespace| namespace.enter(|| UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
         let sockets = [socket(&self.testbed.vehicle), socket(self.unit(0)), socket(self.unit(1))];
-        let (stop, heard) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new([Some(-60); 2])));
-        let (stopped, audible) = (stop.clone(), heard.clone());
+        let (stop, signals) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new([Some(-60); 2])));
+        let (stopped, audible) = (stop.clone(), signals.clone());
         let send = move || {
             while !stopped.load(Ordering::Relaxed) {
                 let audible = *audible.lock().unwrap();
@@ -205,7 +234,7 @@ impl World {
                 sleep(Duration::from_millis(100));
             }
         };
-        Radio { stop, heard, thread: Some(thread::spawn(send)) }
+        Radio { stop, signals, thread: Some(thread::spawn(send)) }
     }
 }
 
@@ -236,8 +265,8 @@ pub fn cam(station: u32, rssi_dbm: i32) -> String {
 /// Received CAMs; dropping it ends them.
 pub struct Radio {
     stop: Arc<AtomicBool>,
-    /// Signal in dBm from each unit and there, if it is heard.
-    pub heard: Arc<Mutex<[Option<i32>; 2]>>,
+    /// Signal in dBm from each unit and there, if it is received.
+    pub signals: Arc<Mutex<[Option<i32>; 2]>>,
     thread: Option<JoinHandle<()>>,
 }
 
