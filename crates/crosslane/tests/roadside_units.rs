@@ -19,7 +19,7 @@ use crosslane::testbed::emulator::Emulator;
 use crosslane::testbed::{Namespace, SERVER, Testbed, Wiring, vehicle_address};
 use crosslane::tunnel::security::PrivateKey;
 use program::agent::{Agent, units_in_slots};
-use program::controller::{Running, start_in};
+use program::controller::{self, Running};
 use program::links::two_links;
 use program::{can_drive, crosslane};
 use serde_json::Value;
@@ -324,7 +324,7 @@ fn start_controller(world: &World, folder: &Path, vehicle: &PrivateKey, stations
         );
     }
     std::fs::write(folder.join("controller.toml"), text).unwrap();
-    start_in(&world.testbed.server, folder)
+    controller::start(&world.testbed.server, folder)
 }
 
 #[test]

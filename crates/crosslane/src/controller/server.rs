@@ -24,8 +24,8 @@ use crate::tunnel::security::{PrivateKey, PublicKey};
 /// Longest time until the peer is authenticated.
 pub const PENDING_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Bytes to read from a peer at once: the reports of a unit that receives 300 vehicles.
-const READ_BYTES: usize = 16_384;
+/// Bytes to read from a peer at once: the reports of a unit that receives 70 vehicles.
+const READ_BYTES: usize = 4096;
 /// Messages of all connections that wait for the loop.
 const MAX_WAITING: usize = 1024;
 /// Announcements that wait for a peer; one that lets more wait is disconnected.
@@ -276,6 +276,8 @@ impl Shared {
         let (mut reader, mut writer) = stream.split();
         let (mut out, mut plain, mut bytes) = (Vec::new(), Vec::new(), vec![0; READ_BYTES]);
         let mut keepalive = interval(KEEPALIVE);
+        // Not at once: the first announcement shows that the peer is served.
+        keepalive.reset();
         let mut silence = std::pin::pin!(sleep(SILENCE));
         let mut is_open = true;
         self.pass(id, opener).await?;
@@ -355,3 +357,6 @@ fn put(
     message.encode(plain);
     sealer.seal(plain, out)
 }
+
+#[cfg(test)]
+mod tests;

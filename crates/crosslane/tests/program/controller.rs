@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crosslane::controller::status::{Status, query_controller};
@@ -81,7 +81,7 @@ impl Gateway {
 
     /// Starts the controller and waits until it is ready.
     pub fn start(&self) -> Running {
-        start_in(&self.namespace, self.folder.path())
+        start(&self.namespace, self.folder.path())
     }
 
     /// Runs in the namespace.
@@ -127,19 +127,18 @@ impl Gateway {
     }
 }
 
-/// Starts the controller of `controller.toml` in this folder, and waits until it is ready.
-pub fn start_in(namespace: &Namespace, folder: &Path) -> Running {
+/// Starts the controller with `controller.toml` of a folder, and waits until it is ready.
+pub fn start(namespace: &Namespace, folder: &Path) -> Running {
     let ready = folder.join("ready");
     drop(fs::remove_file(&ready));
     let socket = UnixDatagram::bind(&ready).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let stderr = folder.join("stderr");
-    let mut command = std::process::Command::new(CROSSLANE);
+    let mut command = Command::new(CROSSLANE);
     command.args(["controller", "--config", "controller.toml"]).current_dir(folder);
     command.env("NOTIFY_SOCKET", &ready).stdin(Stdio::null()).stdout(Stdio::null());
     command.stderr(File::create(&stderr).unwrap());
-    let child = namespace.spawn(&mut command).unwrap();
-    let running = Running { child };
+    let running = Running { child: namespace.spawn(&mut command).unwrap() };
     let mut buffer = [0; 20];
     let length = socket.recv(&mut buffer);
     let length = length.unwrap_or_else(|_| panic!("not ready: {}", fs::read_to_string(&stderr).unwrap()));
