@@ -104,7 +104,7 @@ fn metres_east(cam: &Cam) -> f64 {
 }
 
 #[test]
-fn a_cam_is_sent_whenever_the_vehicle_has_moved_four_metres_and_when_it_stands_by_time() {
+fn a_moving_vehicle_sends_a_cam_every_few_metres_and_one_that_stands_by_time() {
     if !can_drive() {
         return;
     }
@@ -113,8 +113,10 @@ fn a_cam_is_sent_whenever_the_vehicle_has_moved_four_metres_and_when_it_stands_b
     let agent = Agent::start(&testbed.vehicle, CONFIGURATION);
     let moving: Vec<Cam> = (0..12).map(|_| next(&broker.messages)).collect();
     let moved_m: Vec<f64> = moving.windows(2).map(|pair| metres_east(&pair[1]) - metres_east(&pair[0])).collect();
-    // Three reports; fewer if reports are late, when the last interval has passed again.
-    assert!(moved_m.iter().filter(|moved_m| **moved_m > 4.0).count() > moved_m.len() / 2, "{moved_m:?}");
+    // 4 m or more by three reports; by two if the next one is late, when the last interval has passed again. One of
+    // 18 m would be a second.
+    let few = moved_m.iter().filter(|moved_m| (3.0..9.5).contains(*moved_m)).count();
+    assert!(few > moved_m.len() / 2, "{moved_m:?}");
     for cam in &moving {
         let vehicle = cam.vehicle.unwrap();
         assert_eq!((cam.station_type, vehicle.heading_deg, vehicle.speed_m_s), (5, Some(90.0), Some(18.0)));

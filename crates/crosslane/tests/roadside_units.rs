@@ -7,6 +7,7 @@ mod program;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -17,9 +18,8 @@ use crosslane::netlink::{PathManager, TcpState, select_path_manager};
 use crosslane::testbed::emulator::Emulator;
 use crosslane::testbed::{Namespace, SERVER, Testbed, Wiring, vehicle_address};
 use crosslane::tunnel::security::PrivateKey;
-use crosslane_core::roadside::messages::UnitEntry;
 use program::agent::{Agent, units_in_slots};
-use program::announcer::Announcer;
+use program::controller::{self, Running};
 use program::links::two_links;
 use program::{can_drive, crosslane};
 use serde_json::Value;
@@ -306,10 +306,25 @@ fn several_encrypted_tunnels_to_units_work_at_once_in_one_agent() {
     units.into_iter().for_each(|unit| drop(unit.end()));
 }
 
-/// What the controller announces of a unit without encryption.
-fn announced(station: u32) -> UnitEntry {
-    let [address, _, inner] = addresses(station);
-    UnitEntry { station, name: name(station), address, port: 4760, key: None, inner: (inner, 24) }
+/// Starts a controller at the server, with these units and the vehicle in its configuration.
+fn start_controller(world: &World, folder: &Path, vehicle: &PrivateKey, stations: &[u32]) -> Running {
+    let mut text = format!(
+        "listen = \"{SERVER}:4761\"\nkey = \"controller.key\"\n[[vehicle]]\nname = \"car\"\nstation = 7\n\
+         key = \"{}\"\nhost = 2\nhome = \"10.99.0.7\"\n",
+        vehicle.public()
+    );
+    for &station in stations {
+        let ([address, inner, _], name, key) = (addresses(station), name(station), PrivateKey::generate().unwrap());
+        text += &format!(
+            "[[unit]]\nname = \"{name}\"\nstation = {station}\nkey = \"{}\"\naddress = \"{address}\"\n\
+             prefix = \"{}/24\"\nnext_hop = \"10.90.0.{}\"\n",
+            key.public(),
+            Ipv4Addr::from_bits(inner.to_bits() - 1),
+            station - 990
+        );
+    }
+    std::fs::write(folder.join("controller.toml"), text).unwrap();
+    controller::start(&world.testbed.server, folder)
 }
 
 #[test]
@@ -331,18 +346,14 @@ fn units_that_the_controller_announces_are_used_until_it_withdraws_them() {
         folder.path().join("own.key").display(),
         controller.public()
     );
-    let announce = |stations: &[u32]| {
-        let (keys, units) = ((controller.clone(), own.public()), stations.iter().map(|one| announced(*one)).collect());
-        Announcer::start(&world.testbed.server, &format!("{SERVER}:4761"), keys, units)
-    };
     let agent = world.agent(&text);
     let (client, server) = world.connect();
-    let first = announce(&[1001, 1002]);
+    let first = start_controller(&world, folder.path(), &own, &[1001, 1002]);
     world.receive_until(&[1001, 1002]);
     exchange(&client, &server);
     drop(first);
     world.receive_until(&[1001, 1002]);
-    let _second = announce(&[1002, 1003]);
+    let _second = start_controller(&world, folder.path(), &own, &[1002, 1003]);
     let took = world.receive_until(&[1002, 1003]);
     eprintln!("a unit in place of one that is withdrawn: {} ms after its last CAM", took.as_millis());
     exchange(&client, &server);

@@ -3,7 +3,6 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub mod agent;
-pub mod announcer;
 pub mod controller;
 pub mod drive;
 pub mod links;
