@@ -19,14 +19,17 @@ fn scenario(keys: &str) -> String {
     )
 }
 
-/// The parameters of the uplink over time, each with its time, and the link.
-fn world(keys: &str) -> Result<(Vec<(Instant, DirectionParams)>, Link), Box<dyn Error>> {
+/// Parameters of the uplink, each with the time from which they apply.
+type Changes = Vec<(Instant, DirectionParams)>;
+
+/// The parameters of the uplink over time, and the link.
+fn world(keys: &str) -> Result<(Changes, Link), Box<dyn Error>> {
     let mut scenario = Scenario::parse(&scenario(keys), "effects.toml")?;
     scenario.resolve(&BTreeMap::new())?;
     let mut world = World::new(&scenario, 1)?;
     let (mut links, _) = world.links(&scenario, 1);
     world.set_truth_period(None);
-    let mut changes = Vec::new();
+    let mut changes = Changes::new();
     while let Some(now) = world.next_wakeup() {
         while let Some(event) = world.poll(now) {
             if let WorldEvent::LinkParams { direction: Direction::Up, params, .. } = event {
