@@ -66,7 +66,7 @@ fn every_shipped_scenario_is_valid_and_proves_its_crossings_without_a_warning() 
 }
 
 #[test]
-fn a_trace_with_a_delay_needs_no_key_for_it() -> Result<(), Box<dyn Error>> {
+fn a_trace_with_delay_and_rate_needs_no_keys_for_them() -> Result<(), Box<dyn Error>> {
     let text = "name = \"a\"\nduration_s = 9\n[vehicle]\nroute = { from_m = [0, 0], to_m = [9, 0], speed_kmh = 9 }\n\
                 [[cellular]]\nname = \"lte\"\nrat = \"lte\"\ntrace = \"lte.csv\"\n\
                 [traffic]\nkind = \"bulk\"\nstart_s = 1\n";
@@ -79,6 +79,10 @@ fn a_trace_with_a_delay_needs_no_key_for_it() -> Result<(), Box<dyn Error>> {
     let sentence = read("t_s,rate_mbit_s,delay_ms\n0,20,\n1,20,25\n").err().map(|error| error.to_string());
     let expected = "while reading drive.toml, line 5: `lte` has no `delay_ms`, and its trace has none in the first row; \
                     give its one-way delay";
+    assert_eq!(sentence.as_deref(), Some(expected));
+    let sentence = read("t_s,delay_ms\n0,25\n").err().map(|error| error.to_string());
+    let expected = "while reading drive.toml, line 5: `lte` has no `rate_mbit_s`, and its trace has none in the first row; \
+                    give its rate";
     assert_eq!(sentence.as_deref(), Some(expected));
     Ok(())
 }

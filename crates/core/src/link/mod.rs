@@ -13,15 +13,21 @@ use crate::rng::Rng;
 use crate::time::{Duration, Instant};
 
 pub(crate) mod codel;
+pub mod delay_steps;
+pub mod handover_gap;
 pub mod ieee80211p;
+pub mod jitter;
 mod loss;
 pub mod mahimahi;
+pub mod policer;
 mod shared_medium;
 #[cfg(test)]
 mod tests;
 mod transmitter;
 
+use jitter::JitterParams;
 pub use loss::{GilbertElliott, Loss};
+use policer::{Policer, PolicerParams};
 use shared_medium::SharedMedium;
 use transmitter::Transmitter;
 
@@ -165,17 +171,20 @@ pub enum DropReason {
     Device,
     /// It had waited too long ([`CoDel`]).
     Codel,
+    /// The volume was used up, and the rate then ([`PolicerParams`]).
+    Policer,
 }
 
 impl DropReason {
     /// Every reason, in the order of `as usize`.
-    pub const ALL: [DropReason; 6] = [
+    pub const ALL: [DropReason; 7] = [
         DropReason::Queue,
         DropReason::Loss,
         DropReason::Retries,
         DropReason::Down,
         DropReason::Device,
         DropReason::Codel,
+        DropReason::Policer,
     ];
 
     /// The name in records.
@@ -187,6 +196,7 @@ impl DropReason {
             DropReason::Down => "down",
             DropReason::Device => "device",
             DropReason::Codel => "codel",
+            DropReason::Policer => "policer",
         }
     }
 }
@@ -219,6 +229,7 @@ pub struct Link {
     /// The vehicle's, then each station's.
     transmitters: Vec<Transmitter>,
     medium: SharedMedium,
+    policer: Option<Policer>,
     on: bool,
 }
 
@@ -246,14 +257,26 @@ impl Link {
         }
         let mut transmitters = alloc::vec![Transmitter::new(up, rng(name, "up"))];
         transmitters.append(&mut down);
-        Link { transmitters, medium: SharedMedium::new(rng(name, "air")), on: true }
+        Link { transmitters, medium: SharedMedium::new(rng(name, "air")), policer: None, on: true }
+    }
+
+    /// Drops what exceeds a volume and then a rate, before the queue.
+    pub fn set_policer(&mut self, params: PolicerParams) {
+        self.policer = Some(Policer::new(params));
+    }
+
+    /// Lets later packets overtake some; `seed` and `name` select its random streams. Not on the air of 802.11p.
+    pub fn set_jitter(&mut self, seed: u64, name: &str, params: JitterParams) {
+        for (place, transmitter) in self.transmitters.iter_mut().enumerate() {
+            transmitter.set_jitter(seed, &alloc::format!("jitter {name} {place}"), params);
+        }
     }
 
     /// A packet of `ip_bytes` enters at `now`.
     ///
     /// # Errors
-    /// The reason of the drop ([`DropReason::Queue`] or [`DropReason::Down`]); such a
-    /// packet has left, no [`Exit`] follows.
+    /// The reason of the drop ([`DropReason::Queue`], [`DropReason::Policer`] or [`DropReason::Down`]);
+    /// such a packet has left, no [`Exit`] follows.
     pub fn send(
         &mut self,
         now: Instant,
@@ -265,7 +288,11 @@ impl Link {
             return Err(DropReason::Down);
         }
         self.advance(now);
-        let (transmitter, hop) = place(hop.into());
+        let of = hop.into();
+        if self.policer.as_mut().is_some_and(|policer| !policer.passes(now, of.direction, ip_bytes)) {
+            return Err(DropReason::Policer);
+        }
+        let (transmitter, hop) = place(of);
         self.transmitters[transmitter].enter(now, hop, packet, ip_bytes)?;
         self.advance(now);
         Ok(())

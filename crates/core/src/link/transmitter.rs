@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 
 use super::codel::{self, Taken};
+use super::jitter::{Jitter, JitterParams};
 use super::mahimahi::{CHANCE_BYTES, Opportunities};
 use super::{
     Bottleneck, Channel, CoDel, DirectionParams, DropReason, Exit, Hop, MAX_HELD_PACKETS, PacketId, QueueLimit,
@@ -35,8 +36,9 @@ pub(super) struct Transmitter {
 pub(super) struct FarSide {
     pub(super) params: DirectionParams,
     in_flight: VecDeque<InFlight>,
-    /// When the last packet in flight is due: none overtakes it.
+    /// When the last packet in flight is due without jitter: none overtakes it.
     last_due: Instant,
+    jitter: Option<Jitter>,
     /// True if the channel of a Gilbert-Elliott loss is in the bad state.
     is_bad: bool,
 }
@@ -75,7 +77,7 @@ struct InFlight {
 
 impl FarSide {
     fn new(params: DirectionParams) -> FarSide {
-        FarSide { params, in_flight: VecDeque::new(), last_due: Instant::ZERO, is_bad: false }
+        FarSide { params, in_flight: VecDeque::new(), last_due: Instant::ZERO, jitter: None, is_bad: false }
     }
 
     /// When the first packet in flight is due.
@@ -86,13 +88,20 @@ impl FarSide {
     /// A packet follows the others in flight at `from`, the end of its service.
     fn follow(&mut self, from: Instant, packet: PacketId, tries: u8, dropped: Option<DropReason>) {
         self.last_due = self.last_due.max(from + self.params.delay);
-        self.in_flight.push_back(InFlight { packet, due: self.last_due, tries, dropped });
+        let due = self.last_due + self.jitter.as_mut().map_or(Duration::ZERO, Jitter::next_delay);
+        self.insert(InFlight { packet, due, tries, dropped });
     }
 
     /// A packet is lost at `now`, when the link goes down.
     fn drop_at(&mut self, now: Instant, packet: PacketId, tries: u8) {
         self.last_due = self.last_due.max(now);
-        self.in_flight.push_back(InFlight { packet, due: self.last_due, tries, dropped: Some(DropReason::Down) });
+        self.insert(InFlight { packet, due: self.last_due, tries, dropped: Some(DropReason::Down) });
+    }
+
+    /// In order of `due`: behind all others, except with jitter.
+    fn insert(&mut self, packet: InFlight) {
+        let later = self.in_flight.iter().rev().take_while(|other| other.due > packet.due).count();
+        self.in_flight.insert(self.in_flight.len() - later, packet);
     }
 
     /// Removes the first packet in flight.
@@ -314,13 +323,23 @@ impl Transmitter {
 
     /// When a packet may next leave, except over the air.
     pub(super) fn next_event(&self) -> Option<Instant> {
-        self.hops.iter().filter_map(FarSide::next_exit).min().or_else(|| {
-            let end = match self.opportunities.as_ref() {
-                Some(opportunities) if self.serving.is_some() || !self.waiting.is_empty() => opportunities.next(),
-                _ => self.service_end(),
-            };
-            end.map(|end| end + self.delay())
-        })
+        let first = self.hops.iter().filter_map(FarSide::next_exit).min();
+        if first.is_some() && self.hops.iter().all(|hop| hop.jitter.is_none()) {
+            return first;
+        }
+        let end = match self.opportunities.as_ref() {
+            Some(opportunities) if self.serving.is_some() || !self.waiting.is_empty() => opportunities.next(),
+            _ => self.service_end(),
+        };
+        // With jitter the packet in service may overtake those in flight.
+        end.map(|end| end + self.delay()).into_iter().chain(first).min()
+    }
+
+    /// Adds jitter to every hop.
+    pub(super) fn set_jitter(&mut self, seed: u64, name: &str, params: JitterParams) {
+        for (place, hop) in self.hops.iter_mut().enumerate() {
+            hop.jitter = Some(Jitter::new(params, Rng::new(seed, &alloc::format!("{name} {place}"))));
+        }
     }
 
     /// Changes the parameters of a hop from `now` on.

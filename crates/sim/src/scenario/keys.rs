@@ -3,10 +3,12 @@
 
 use super::base::{self, Base};
 use super::source_map::{Lines, did_you_mean};
+use crosslane_core::link::handover_gap::CellularNetwork;
 use crosslane_core::link::{CoDel, Loss, QueueLimit};
 use crosslane_core::path::Rat;
 use serde::Deserialize;
 
+use super::effects::{self, DelayStepKeys, Effects, JitterKeys, PolicerKeys};
 use super::impairments::{codel, loss};
 use super::models::{CellularModelKeys, WifiModelKeys};
 use super::route::RouteKeys;
@@ -99,6 +101,11 @@ struct CellularKeys {
     trace: Option<String>,
     trace_down: Option<String>,
     model: Option<CellularModelKeys>,
+    #[serde(default, deserialize_with = "effects::network")]
+    handovers: Option<CellularNetwork>,
+    policer: Option<PolicerKeys>,
+    jitter: Option<JitterKeys>,
+    delay_steps: Option<DelayStepKeys>,
     #[serde(default, deserialize_with = "spans")]
     outages_s: Vec<[f64; 2]>,
 }
@@ -269,6 +276,12 @@ impl CellularKeys {
             trace: self.trace,
             trace_down: self.trace_down,
             model,
+            effects: Effects {
+                handovers: self.handovers,
+                policer: self.policer,
+                jitter: self.jitter,
+                delay_steps: self.delay_steps,
+            },
             outages_s: self.outages_s,
             wire: None,
             name: self.name,
@@ -298,6 +311,7 @@ impl WifiKeys {
             trace: self.trace,
             trace_down: None,
             model,
+            effects: Effects::default(),
             outages_s: self.outages_s,
             wire: None,
             name: self.name,

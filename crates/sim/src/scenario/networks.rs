@@ -12,6 +12,7 @@ use serde::de::{Deserializer, Error, IntoDeserializer, MapAccess, Visitor};
 use serde::ser::{SerializeStruct, Serializer};
 use serde::{Deserialize, Serialize};
 
+use super::effects::Effects;
 use super::schema::{integer, number, period, phy_rate, spans, station, whole};
 use super::{Background, Wire};
 use crate::radio::access_link::AccessModel;
@@ -256,6 +257,8 @@ pub struct AccessLink {
     pub trace_down: Option<String>,
     /// Model of its signal and rates, if it is modelled.
     pub model: Option<AccessModel>,
+    /// Further effects.
+    pub effects: Effects,
     /// Intervals `[from, to]`, in s, in which nothing passes.
     pub outages_s: Vec<[f64; 2]>,
     /// Of a wire: its shaping in a drive.

@@ -4,6 +4,7 @@ use crosslane_core::link::QueueLimit;
 use crosslane_core::path::Rat;
 use serde::Serialize;
 
+use super::effects::{DelayStepKeys, JitterKeys, PolicerKeys};
 use super::{
     AccessLink, Attacker, Background, Congestion, Expectation, Fleet, Map, Motion, Queue, Radio, RadioTunnel,
     RoadsideUnit, Scenario, Scheduler, Service, Traffic, Tunnel, Wire,
@@ -90,6 +91,14 @@ enum LinkKeys<'a> {
         trace: Option<&'a str>,
         trace_down: Option<&'a str>,
         modelled: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        handovers: Option<&'static str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        policer: Option<PolicerKeys>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        jitter: Option<JitterKeys>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        delay_steps: Option<DelayStepKeys>,
         outages_s: &'a [[f64; 2]],
         shaping: Option<Wire>,
     },
@@ -209,6 +218,10 @@ fn access(link: &AccessLink) -> PathEntry<'_> {
         trace: link.trace.as_deref(),
         trace_down: link.trace_down.as_deref(),
         modelled: link.model.is_some(),
+        handovers: link.effects.handovers_word(),
+        policer: link.effects.policer,
+        jitter: link.effects.jitter,
+        delay_steps: link.effects.delay_steps,
         outages_s: &link.outages_s,
         shaping: link.wire,
     };

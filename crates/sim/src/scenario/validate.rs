@@ -49,7 +49,13 @@ impl Scenario {
                 }
                 data.traces.insert(name.clone(), trace);
             }
-            let of_trace = link.trace.as_ref().and_then(|name| data.traces[name].at(0.0).delay_ms);
+            let trace = link.trace.as_ref().map(|name| &data.traces[name]);
+            let is_rated = trace.is_none_or(|trace| {
+                matches!(trace, Trace::Opportunities(_)) || trace.at(0.0).rate_mbit_s.is_some() || link.up_mbit_s > 0.0
+            });
+            let what = format!("`{}` has no `rate_mbit_s`, and its trace has none in the first row", link.name);
+            self.lines.require(is_rated, &link.key, what, "give its rate")?;
+            let of_trace = trace.and_then(|trace| trace.at(0.0).delay_ms);
             let what = format!("`{}` has no `delay_ms`, and its trace has none in the first row", link.name);
             self.lines.require(link.delay_ms.or(of_trace).is_some(), &link.key, what, "give its one-way delay")?;
         }

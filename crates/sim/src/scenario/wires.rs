@@ -4,6 +4,7 @@ use crosslane_core::link::Loss;
 use crosslane_core::path::Rat;
 use serde::{Deserialize, Serialize};
 
+use super::effects::Effects;
 use super::networks::{AccessLink, Queue};
 use super::schema::{period, spans, whole};
 
@@ -59,6 +60,7 @@ impl WireKeys {
             trace: None,
             trace_down: None,
             model: None,
+            effects: Effects::default(),
             outages_s: self.outages_s,
             wire: Some(Wire { rate_mbit_s: self.rate_mbit_s, queue_ms: self.queue_ms }),
             key,

@@ -10,7 +10,7 @@ use crosslane_core::time::{Duration, Instant};
 use crate::input::mobility::{State, Track};
 use crate::radio::access_link::Quality;
 use crate::radio::cam::{self, Cam, CamError};
-use crate::scenario::{LinkEntry, Scenario, ScenarioError};
+use crate::scenario::{Effects, LinkEntry, Scenario, ScenarioError};
 use crate::world::coverage::Coverage;
 
 pub mod coverage;
@@ -209,7 +209,12 @@ impl World {
                 let [up, down] = first[path].each_mut().map(Option::take);
                 Some((paths[path].name, [up?, down?]))
             });
-            Link::shared(seed, entry.name, stations)
+            let mut link = Link::shared(seed, entry.name, stations);
+            let effects = scenario.access.iter().find(|access| access.name == entry.name).map(|access| access.effects);
+            let Effects { policer, jitter, .. } = effects.unwrap_or_default();
+            policer.into_iter().for_each(|keys| link.set_policer(keys.params()));
+            jitter.into_iter().for_each(|keys| link.set_jitter(seed, entry.name, keys.params()));
+            link
         };
         (scenario.links().into_iter().map(link).collect(), truths)
     }

@@ -1,5 +1,7 @@
 //! A cellular or Wi-Fi link of the vehicle.
 
+use crosslane_core::link::delay_steps::DelaySteps;
+use crosslane_core::link::handover_gap::Handovers;
 use crosslane_core::link::{Bottleneck, Direction, DirectionParams, Loss, QueueLimit};
 use crosslane_core::path::PathId;
 use crosslane_core::rng::Rng;
@@ -7,7 +9,7 @@ use crosslane_core::time::Instant;
 
 use super::{Truth, WorldEvent, millis};
 use crate::input::link_trace::{Trace, TraceRow};
-use crate::input::mobility::State;
+use crate::input::mobility::{State, distance_m};
 use crate::radio::access_link::{Channel, Quality, ReceivedSignal};
 use crate::scenario::{AccessLink, Queue, Scenario, ScenarioError};
 use crate::world::coverage::is_within;
@@ -22,6 +24,13 @@ pub(super) struct ModemLink {
     channel: Option<Channel>,
     /// Last signal received over it.
     received: ReceivedSignal,
+    handovers: Option<Handovers>,
+    delay_steps: Option<DelaySteps>,
+    /// Where the vehicle was at the last update, and how far it has travelled, in m.
+    travelled: Option<([f64; 2], f64)>,
+    /// Whether a handover interrupts the link now, and the further delay of its steps, in ms.
+    is_gap: bool,
+    step_ms: f64,
     pub(super) next_sample: Instant,
     rng: Rng,
     pub(super) last: Option<[DirectionParams; 2]>,
@@ -65,6 +74,11 @@ impl ModemLink {
             down,
             channel: link.model.as_ref().map(|model| Channel::new(model, &link.name, Some(seed), position_m)),
             received: ReceivedSignal::default(),
+            handovers: link.effects.handovers.map(|network| Handovers::new(seed, &link.name, network)),
+            delay_steps: link.effects.delay_steps.map(|steps| DelaySteps::new(seed, &link.name, steps.params())),
+            travelled: None,
+            is_gap: false,
+            step_ms: 0.0,
             next_sample: Instant::from_secs_f64(phase_s),
             rng,
             last: None,
@@ -72,15 +86,16 @@ impl ModemLink {
     }
 
     /// Parameters of both directions. During an outage or without a signal the
-    /// rate is 0, and packets wait as in a modem.
+    /// rate is 0, and packets wait as in a modem; in the gap of a handover too.
     pub(super) fn params(&mut self, t_s: f64, vehicle: State) -> [DirectionParams; 2] {
         if let Some(channel) = &mut self.channel {
             self.received = channel.signal_at(t_s, vehicle.position_m);
         }
+        self.apply_effects(Instant::from_secs_f64(t_s), vehicle.position_m);
         let row = self.row(t_s);
         [Direction::Up, Direction::Down].map(|direction| DirectionParams {
             bottleneck: match &self.direction(direction).trace {
-                Some(Trace::Opportunities(moments)) if self.is_on(t_s) => Bottleneck::Opportunities(moments.clone()),
+                Some(Trace::Opportunities(moments)) if self.passes(t_s) => Bottleneck::Opportunities(moments.clone()),
                 _ => Bottleneck::Rate { bit_s: self.rate_mbit_s(direction, t_s) * 1e6 },
             },
             delay: millis(self.delay_ms(row, direction)),
@@ -90,8 +105,20 @@ impl ModemLink {
         })
     }
 
+    fn apply_effects(&mut self, now: Instant, position_m: [f64; 2]) {
+        if let Some(handovers) = &mut self.handovers {
+            let (before_m, travelled_m) = self.travelled.unwrap_or((position_m, 0.0));
+            let travelled_m = travelled_m + distance_m(before_m, position_m);
+            self.travelled = Some((position_m, travelled_m));
+            self.is_gap = handovers.at(now, travelled_m).is_some_and(|last| last.is_gap(now));
+        }
+        if let Some(steps) = &mut self.delay_steps {
+            self.step_ms = steps.at(now).as_secs_f64() * 1e3;
+        }
+    }
+
     fn delay_ms(&self, row: TraceRow, direction: Direction) -> f64 {
-        row.delay_to(direction).or(self.link.delay_ms).unwrap_or(0.0)
+        row.delay_to(direction).or(self.link.delay_ms).unwrap_or(0.0) + self.step_ms
     }
 
     pub(super) fn truth(&self, at: Instant, vehicle: State) -> Truth {
@@ -138,6 +165,11 @@ impl ModemLink {
         !is_within(t_s, &self.link.outages_s)
     }
 
+    /// Whether packets pass: no outage and no handover.
+    fn passes(&self, t_s: f64) -> bool {
+        self.is_on(t_s) && !self.is_gap
+    }
+
     fn row(&self, t_s: f64) -> TraceRow {
         let trace = self.up.trace.as_ref();
         trace.map_or(TraceRow::default(), |trace| trace.at(t_s))
@@ -151,7 +183,7 @@ impl ModemLink {
     }
 
     fn rate_mbit_s(&self, direction: Direction, t_s: f64) -> f64 {
-        if !self.is_on(t_s) {
+        if !self.passes(t_s) {
             return 0.0;
         }
         if self.channel.is_some() {

@@ -86,6 +86,9 @@ pub const METRICS: &[Metric] = metrics! {
     "messages.lost": "count", Low, Both, "messages never delivered",
         "messages never delivered before the run ended",
         Run(|run| Some(messages::lost(run) as f64));
+    "late_share": "0–1", Low, Both, "messages late or lost",
+        "of the messages or datagrams, those delivered more than 200 ms after their write began, or never",
+        Run(messages::late_share);
     "lost_share": "0–1", Low, Both, "datagrams lost",
         "of the datagrams sent, those never received; traffic by UDP only, as the next two",
         Run(datagrams::lost_share);

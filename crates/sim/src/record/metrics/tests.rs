@@ -109,11 +109,24 @@ fn an_undelivered_message_counts_until_the_end_of_the_run() {
 }
 
 #[test]
+fn messages_of_more_than_200_ms_and_lost_ones_are_late() {
+    let messages = [
+        message(0, 1000, Some(1200)),
+        message(1, 1020, Some(1221)),
+        message(2, 1040, None),
+        message(3, 1060, Some(1061)),
+    ];
+    let names = names();
+    let found = plain(&RunRecords { messages: &messages, ..Default::default() }, &context(&names));
+    assert_eq!(found["late_share"], 0.5);
+}
+
+#[test]
 fn a_run_without_messages_has_no_delay() {
     let names = names();
     let found = plain(&RunRecords::default(), &context(&names));
     assert!(!found.contains_key("delivery_delay_ms.max"));
-    assert!(!found.contains_key("path.lte.share"));
+    assert!(!found.contains_key("path.lte.share") && !found.contains_key("late_share"));
     assert_eq!(found["messages.sent"], 0.0);
 }
 

@@ -1,0 +1,187 @@
+"""Messages (docs/results/drives.md) over every segment of imc23: pairs of operators in both orders, and the triple.
+
+The first operator named is the preferred one. Each choice gives one scenario per kind of message.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import permutations
+from pathlib import Path
+
+import polars as pl
+
+from crosslane_lab.errors import unreadable
+from crosslane_lab.papers.frame import Options, Results
+from crosslane_lab.runs.runner import Comparison
+
+NAMES = {"verizon": "Verizon", "att": "AT&T", "tmobile": "T-Mobile"}
+
+MODES = ("backup", "aggregate")
+"""Modes of the service; the first is the default."""
+
+TRAFFIC = {"1kB-50Hz": (1000, 20), "200B-5Hz": (200, 200)}
+"""Kinds of messages: bytes, and the period in ms. The second is close to what was recorded."""
+
+STRATEGIES = ("kernel", "kernel-tuned", "threshold", "tunnel", "tunnel-redundant", "oracle")
+
+RATE_MBIT_S = 10
+"""Rate of each path; the recordings do not have it."""
+
+QUICK_EVERY = 5
+"""With `--quick`, every fifth segment."""
+
+KERNEL_SAMPLE = 5
+"""Number of scenarios driven on the kernel, spread over all."""
+
+KERNEL_S = 120
+"""Longest run on the kernel."""
+
+_TEMPLATE = """\
+# {file} of imc23 (docs/guide/real-data.md), made by `crosslane-lab reproduce drives`.
+# Run it with --data DIR.
+
+name = "{name}"
+title = "Messages over the networks of {operators} in one car, as recorded"
+duration_s = {duration_s:.1f}
+
+[vehicle]
+route = {{ from_m = [0, 0], to_m = [2000, 0], speed_kmh = 80 }}   # a trace does not depend on the position
+{paths}
+[service]
+mode = "{mode}"
+prefer = [{prefer}]
+
+[traffic]
+kind = "messages"
+size_bytes = {size_bytes}
+every_ms = {every_ms}
+"""
+
+_PATH = """
+[[cellular]]
+name = "{operator}"
+rat = "lte"
+rate_mbit_s = {rate}                # assumed
+trace = "data:imc23/{file}#imc23:{operator}"
+"""
+
+
+@dataclass(frozen=True)
+class Drive:
+    """A segment, and the operators used, the preferred one first."""
+
+    file: str
+    duration_s: float
+    operators: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """A short name for files and scenarios."""
+        segment = self.file.removesuffix(".csv").replace("_", "-")
+        return f"{segment}-{'-'.join(self.operators)}"
+
+
+def drives(data: Path | None, every: int = 1) -> list[Drive]:
+    """Every pair of operators of every segment in both orders, and the triple, preferring each operator in turn."""
+    index = (data or Path()) / "imc23" / "index.csv"
+    if not index.is_file():
+        raise unreadable(index, "there is none", "name the folder of imc23 with --data (docs/guide/real-data.md)")
+    segments = list(enumerate(pl.read_csv(index, columns=["file", "duration_s", "operators"]).sort("file").rows()))
+    return [
+        Drive(file, duration_s, operators)
+        for place, (file, duration_s, recorded) in segments[::every]
+        for operators in _choices(recorded.split("+"), place)
+    ]
+
+
+def _choices(recorded: list[str], place: int) -> Iterator[tuple[str, ...]]:
+    yield from permutations(recorded, 2)
+    if len(recorded) > 2:
+        first = place % len(recorded)
+        yield (*recorded[first:], *recorded[:first])
+
+
+def scenario(drive: Drive, traffic: str, mode: str, most_s: float = 7200) -> str:
+    """The scenario of a drive, at most `most_s` long."""
+    size_bytes, every_ms = TRAFFIC[traffic]
+    paths = (_PATH.format(operator=operator, rate=RATE_MBIT_S, file=drive.file) for operator in drive.operators)
+    return _TEMPLATE.format(
+        file=drive.file,
+        name=f"{drive.name}-{traffic}-{mode}".lower(),
+        operators=", ".join(NAMES[operator] for operator in drive.operators),
+        duration_s=min(drive.duration_s, most_s),
+        paths="".join(paths),
+        mode=mode,
+        prefer=", ".join(f'"{operator}"' for operator in drive.operators),
+        size_bytes=size_bytes,
+        every_ms=every_ms,
+    )
+
+
+def plan(options: Options) -> list[Comparison]:
+    """Every strategy over every drive with each kind of message; on the kernel, a sample."""
+    mode, *others = options.figures or MODES[:1]
+    if others:
+        raise unreadable("the command line", "several modes", "name one; each has its page")
+    found = drives(options.runner.data, QUICK_EVERY if options.quick else 1)
+    if options.engine == "kernel":
+        sample = found[:: max(1, len(found) // KERNEL_SAMPLE)][:KERNEL_SAMPLE]
+        traffic = next(iter(TRAFFIC))
+        return [
+            Comparison(
+                name(drive, traffic, mode), scenario(drive, traffic, mode, KERNEL_S), STRATEGIES, engine="kernel"
+            )
+            for drive in sample
+        ]
+    return [
+        Comparison(name(drive, traffic, mode), scenario(drive, traffic, mode), STRATEGIES)
+        for drive in found
+        for traffic in TRAFFIC
+    ]
+
+
+def name(drive: Drive, traffic: str, mode: str) -> str:
+    """Name of the run folder: mode, traffic, and segment with the operators after `@`."""
+    return f"{mode}/{traffic}/{drive.file.removesuffix('.csv')}@{'+'.join(drive.operators)}"
+
+
+def rows(results: Results) -> pl.DataFrame:
+    """A row per drive, kind of message and strategy."""
+    wanted = {
+        "late": "late_share",
+        "messages": "messages.sent",
+        "p50_ms": "delivery_delay_ms.p50",
+        "p99_ms": "delivery_delay_ms.p99",
+        "worst_ms": "delivery_delay_ms.max",
+        "changes": "handover.count",
+        "overhead": "overhead_share",
+    }
+    frame = results.frame
+    metrics = [
+        (pl.col(metric) if metric in frame.columns else pl.lit(None, pl.Float64)).alias(short)
+        for short, metric in wanted.items()
+    ]
+    parts = pl.col("run").str.split("/")
+    place = parts.list.last().str.split("@")
+    return frame.select(
+        place.list.first().alias("segment"),
+        place.list.last().alias("operators"),
+        parts.list.get(-2).alias("traffic"),
+        "strategy",
+        *metrics,
+    )
+
+
+def pooled(frame: pl.DataFrame) -> pl.DataFrame:
+    """Per kind of message, operators and strategy: the late share of all messages, and delays over drives."""
+    worst, late = pl.col("worst_ms"), pl.col("late") * pl.col("messages")
+    return frame.group_by("traffic", "operators", "strategy", maintain_order=True).agg(
+        drives=pl.len(),
+        late=late.sum() / pl.col("messages").sum(),
+        p50_ms=pl.col("p50_ms").median(),
+        p99_ms=pl.col("p99_ms").median(),
+        worst_p50_ms=worst.median(),
+        worst_p75_ms=worst.quantile(0.75, "nearest"),
+        worst_p90_ms=worst.quantile(0.9, "nearest"),
+        changes=pl.col("changes").median(),
+    )

@@ -1,0 +1,63 @@
+"""The page of `crosslane-lab reproduce drives`: a table per kind of message and choice of operators."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import polars as pl
+
+from crosslane_lab.papers.drives.campaign import MODES, NAMES, TRAFFIC, pooled, rows
+from crosslane_lab.papers.frame import DASH, Options, Results
+from crosslane_lab.render.markdown import table
+
+ALL_PAIRS = "all pairs"
+
+
+def write(results: Results, options: Options) -> list[Path]:
+    """Write the page and the underlying rows; returns the files written."""
+    frame = rows(results)
+    mode = (options.figures or MODES)[0]
+    engine = "on this machine's kernel (a sample)" if options.engine == "kernel" else "in the simulator"
+    files = [options.out, options.out.with_suffix(".csv")]
+    files[0].write_text(page(frame, mode, engine), encoding="utf-8")
+    frame.write_csv(files[1])
+    return files
+
+
+def page(frame: pl.DataFrame, mode: str = MODES[0], engine: str = "in the simulator") -> str:
+    """The page in Markdown, a function of the rows only."""
+    triple = pl.col("operators").str.count_matches(r"\+") == 2
+    orders = pl.when(triple).then(pl.lit("all three")).otherwise("operators").alias("operators")
+    of_orders = frame.with_columns(orders)
+    of_all = frame.filter(~triple).with_columns(operators=pl.lit(ALL_PAIRS))
+    pools = pooled(pl.concat([of_all, of_orders]))
+    lines: list[str] = []
+    for traffic, (size_bytes, every_ms) in TRAFFIC.items():
+        of = pools.filter(pl.col("traffic") == traffic)
+        if of.is_empty():
+            continue
+        lines += ["", f"## {size_bytes} bytes every {every_ms} ms"]
+        for operators in sorted(of["operators"].unique(), key=lambda name: (name != ALL_PAIRS, name)):
+            part = of.filter(pl.col("operators") == operators)
+            lines += ["", f"**{_title(operators)}** ({part['drives'].max()} drives)", "", *_table(part)]
+    template = Template((Path(__file__).parent / "page.template").read_text(encoding="utf-8"))
+    segments = frame["segment"].n_unique()
+    return template.substitute(segments=segments, mode=mode, engine=engine, tables="\n".join(lines).lstrip())
+
+
+def _title(operators: str) -> str:
+    if "+" not in operators:
+        return operators.capitalize()
+    return ", then ".join(NAMES[operator] for operator in operators.split("+"))
+
+
+def _table(frame: pl.DataFrame) -> Iterator[str]:
+    head = ["strategy", "late or lost %", "delay ms, p50", "p99", "worst, p50 over drives", "p75", "p90", "changes"]
+    return table(head, map(_cells, frame.iter_rows(named=True)), compact=True)
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    delays = [row[key] for key in ("p50_ms", "p99_ms", "worst_p50_ms", "worst_p75_ms", "worst_p90_ms")]
+    changes = DASH if row["changes"] is None else f"{row['changes']:.0f}"
+    return [f"`{row['strategy']}`", f"{row['late'] * 100:.2f}", *(f"{delay:.0f}" for delay in delays), changes]

@@ -1,0 +1,82 @@
+import tomllib
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from crosslane_lab.cli import main
+from crosslane_lab.papers.drives import campaign
+from crosslane_lab.papers.drives import page as drives_page
+
+INDEX = """\
+file,leg,start_unix_s,km,duration_s,operators,verizon_pings,att_pings,tmobile_pings
+b-2.csv,b,0,1.5,200.5,att+tmobile,0,10,10
+a-1.csv,a,0,1.5,100.2,verizon+att+tmobile,10,10,10
+"""
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    (tmp_path / "imc23").mkdir()
+    (tmp_path / "imc23" / "index.csv").write_text(INDEX)
+    return tmp_path
+
+
+def test_every_pair_is_driven_in_both_orders_and_the_triple_once(data: Path) -> None:
+    found = [(drive.file, drive.operators) for drive in campaign.drives(data)]
+    pairs = {("verizon", "att"), ("att", "verizon"), ("verizon", "tmobile"), ("tmobile", "verizon")}
+    pairs |= {("att", "tmobile"), ("tmobile", "att")}
+    of_first = [operators for file, operators in found if file == "a-1.csv"]
+    assert set(of_first) == pairs | {("verizon", "att", "tmobile")}
+    assert len(of_first) == 7
+    assert [operators for file, operators in found if file == "b-2.csv"] == [("att", "tmobile"), ("tmobile", "att")]
+
+
+def test_a_scenario_has_a_trace_for_each_operator_and_prefers_the_first(data: Path) -> None:
+    drive = next(drive for drive in campaign.drives(data) if len(drive.operators) == 3)
+    found = tomllib.loads(campaign.scenario(drive, "200B-5Hz", "backup", 60))
+    assert found["duration_s"] == 60
+    assert found["service"] == {"mode": "backup", "prefer": ["verizon", "att", "tmobile"]}
+    assert [path["trace"] for path in found["cellular"]] == [
+        f"data:imc23/a-1.csv#imc23:{operator}" for operator in drive.operators
+    ]
+    assert (found["traffic"]["size_bytes"], found["traffic"]["every_ms"]) == (200, 200)
+
+
+def row(operators: str, late: float, messages: int, worst_ms: float) -> dict[str, object]:
+    return {
+        "segment": "a-1",
+        "operators": operators,
+        "traffic": "1kB-50Hz",
+        "strategy": "kernel",
+        "late": late,
+        "messages": messages,
+        "p50_ms": 40.0,
+        "p99_ms": 300.0,
+        "worst_ms": worst_ms,
+        "changes": 2.0,
+        "overhead": 0.1,
+    }
+
+
+def test_the_late_share_is_of_all_messages_and_the_worst_delays_are_over_drives() -> None:
+    frame = pl.DataFrame([row("verizon+att", 0.1, 1000, 500), row("verizon+att", 0.02, 3000, 900)])
+    page = drives_page.page(frame)
+    assert "**All pairs** (2 drives)" in page
+    assert "**Verizon, then AT&T** (2 drives)" in page
+    # (100 + 60) of 4000 messages.
+    assert "| `kernel` | 4.00 | 40 | 300 | 700 | 900 | 900 | 2 |" in page
+
+
+def test_the_triple_counts_as_one_choice_and_not_among_the_pairs() -> None:
+    frame = pl.DataFrame([row("verizon+att", 0.1, 1000, 500), row("tmobile+verizon+att", 0.0, 1000, 100)])
+    page = drives_page.page(frame)
+    assert "**All three** (1 drives)" in page
+    assert "**All pairs** (1 drives)" in page
+
+
+def test_a_folder_without_the_data_is_reported_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reproduce", "drives", "--data", str(tmp_path), "--out", str(tmp_path / "out.md")]) == 2
+    assert "name the folder of imc23 with --data" in capsys.readouterr().err
