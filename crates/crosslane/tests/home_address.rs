@@ -237,6 +237,11 @@ fn the_controller_leads_the_home_address_to_the_stronger_unit_and_nothing_is_los
     };
     let ((), sent, arrivals) = during_flow(&world, drive);
     assert_eq!(numbers(&arrivals), (0..sent).collect::<Vec<_>>(), "each datagram arrives once");
+    let ends = |unit: usize| {
+        let routes = world.unit(unit).enter(|| Wiring::open().unwrap().home_routes(Owner::Agent).unwrap()).unwrap();
+        routes.iter().filter(|route| route.hop.is_none()).count()
+    };
+    assert_eq!([ends(0), ends(1)], [0, 1], "only the serving unit sends nothing back to the gateway");
     controller.kill();
     let ((), sent, arrivals) = during_flow(&world, || sleep(Duration::from_secs(1)));
     assert_eq!(numbers(&arrivals).len(), sent as usize, "without a controller");

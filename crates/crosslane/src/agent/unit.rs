@@ -137,9 +137,19 @@ impl Unit {
     /// Sets or removes the route of a home address into the vehicle's tunnel.
     fn route(&mut self, vehicle: VehicleEntry, stands: bool) -> Result<()> {
         let via = Ipv4Addr::from_bits(self.net.network().to_bits().wrapping_add(vehicle.host));
-        let hop = self.inside.as_ref().map(|(interface, _)| Hop { via, interface: Some(*interface) });
-        let route = HomeRoute { to: Ipv4Net::from(vehicle.home), hop, table: None };
+        let interface = self.inside.as_ref().map(|(interface, _)| *interface);
+        let route = HomeRoute { to: Ipv4Net::from(vehicle.home), hop: Some(Hop { via, interface }), table: None };
         match stands {
+            true => self.wiring.replace_home_route(Owner::Agent, &route),
+            false => self.wiring.remove_home_route(Owner::Agent, &route).map(drop),
+        }
+    }
+
+    /// While the unit serves a vehicle whose tunnel is gone, its home address is unreachable: by the default
+    /// route, packets to it would return to the gateway, and come back.
+    fn end_at(&mut self, home: Ipv4Addr, serves: bool) -> Result<()> {
+        let route = HomeRoute { to: Ipv4Net::from(home), hop: None, table: None };
+        match serves {
             true => self.wiring.replace_home_route(Owner::Agent, &route),
             false => self.wiring.remove_home_route(Owner::Agent, &route).map(drop),
         }
@@ -252,6 +262,10 @@ impl Driver {
         match announcement {
             Announcement::Vehicles(vehicles) => {
                 let unknown = unit.unknown_homes(&vehicles);
+                let gone: Vec<_> = unit.vehicles.iter().filter(|known| !vehicles.contains(known)).collect();
+                let homes: Vec<Ipv4Addr> = gone.into_iter().map(|vehicle| vehicle.home).collect();
+                let ended = homes.into_iter().try_for_each(|home| unit.end_at(home, false));
+                ended.err().iter().for_each(|fault| self.journal.fault(fault));
                 unit.vehicles.clone_from(&vehicles);
                 unit.reception.handle(now, Input::Vehicles(vehicles));
                 for home in unknown {
@@ -261,7 +275,12 @@ impl Driver {
                     ));
                 }
             }
-            Announcement::Serving { station, serves } => self.journal.serving(station, serves),
+            Announcement::Serving { station, serves } => {
+                let vehicle = unit.vehicles.iter().find(|vehicle| vehicle.station == station);
+                let done = vehicle.map(|vehicle| vehicle.home).map_or(Ok(()), |home| unit.end_at(home, serves));
+                done.err().iter().for_each(|fault| self.journal.fault(fault));
+                self.journal.serving(station, serves);
+            }
             // Not for units.
             Announcement::Units(_) | Announcement::Refused { .. } | Announcement::Keepalive => {}
         }

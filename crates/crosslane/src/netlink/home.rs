@@ -118,13 +118,15 @@ impl Wiring {
         self.change(attempt, RouteNetlinkMessage::NewRoute(builder.build()), NLM_F_CREATE | NLM_F_REPLACE)
     }
 
-    /// Removes the route of this owner to the same destinations in the same table, whatever its next hop is;
-    /// false if there is none.
+    /// Removes the route of this owner to the same destinations in the same table, which has a next hop, whatever
+    /// it is, or is unreachable; false if there is none.
     ///
     /// # Errors
     /// The kernel rejects it.
     pub fn remove_home_route(&mut self, owner: Owner, route: &HomeRoute) -> Result<bool> {
-        let message = route.builder(owner).scope(RouteScope::NoWhere).kind(RouteType::Unspec).build();
+        let metric = if route.hop.is_some() { METRIC } else { UNREACHABLE_METRIC };
+        let builder = route.builder(owner).priority(metric);
+        let message = builder.scope(RouteScope::NoWhere).kind(RouteType::Unspec).build();
         let result: Result<(), CallError> =
             self.channel.call(RouteNetlinkMessage::DelRoute(message), NLM_F_ACK, |_| Ok(()));
         match result {

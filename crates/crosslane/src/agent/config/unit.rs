@@ -233,7 +233,7 @@ key = "unit.key"
             assert!(fault.line > 1 && !fault.remedy.is_empty(), "{bad}: line {}", fault.line);
         }
         let text = GOOD.replace("\"vxlan\"\ninterface = \"its-g5\"", "\"crosslane\"").replace("[unit]", tunnel);
-        let fault = parse(&text.replace("KEY", KEY)).err().expect("another address");
+        let fault = parse(&text.replace("KEY", KEY)).expect_err("another address");
         assert!(fault.cause.contains("tunnel.address lacks 10.81.0.1"), "{}", fault.cause);
     }
 }

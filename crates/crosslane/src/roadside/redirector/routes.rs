@@ -30,8 +30,8 @@ impl Routes {
     }
 
     pub fn lead(&mut self, home: Ipv4Addr, unit: Option<&UnitPlace>) {
-        let hop = unit.map(|unit| Hop { via: unit.next_hop, interface: None });
-        let route = HomeRoute { to: Ipv4Net::from(home), hop, table: None };
+        let via = unit.map_or(Ipv4Addr::UNSPECIFIED, |unit| unit.next_hop);
+        let route = HomeRoute { to: Ipv4Net::from(home), hop: Some(Hop { via, interface: None }), table: None };
         let done = match unit {
             Some(_) => self.wiring.replace_home_route(Owner::Controller, &route),
             None => self.wiring.remove_home_route(Owner::Controller, &route).map(drop),
