@@ -229,7 +229,8 @@ proptest! {
                     }
                 }
             }
-            prop_assert!(manager.units().all(|(station, unit)| known.contains(&station) || unit.carries()));
+            let proof = manager.proof(now);
+            prop_assert!(manager.units().all(|(station, unit)| known.contains(&station) || unit.carries(proof)));
             let shown: BTreeMap<u8, u32> =
                 manager.units().filter_map(|(station, unit)| Some((unit.slot?, station))).collect();
             prop_assert_eq!(&shown, &held);
