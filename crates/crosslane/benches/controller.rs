@@ -30,6 +30,9 @@ const EACH_MS: u32 = VEHICLES / 100;
 const MEASURED_MS: u32 = 20_000;
 /// Milliseconds from one decision to the next.
 const DECISION_MS: u32 = 50;
+/// Targets: part of a core, and milliseconds.
+const MAX_SHARE: f64 = 0.2;
+const MAX_P99_MS: f64 = 5.0;
 /// Clock ticks a second of `/proc/PID/stat` (USER_HZ).
 const TICKS_PER_S: f64 = 100.0;
 
@@ -210,13 +213,15 @@ async fn load(controller: &PrivateKey, keys: &[PrivateKey], process: u32) -> Res
     println!(
         "{UNITS} units, {VEHICLES} vehicles reported by two each at 10 Hz, for {elapsed_s:.1} s ({seen} seen at the end)"
     );
-    println!("controller: {:.1} % of a core", share * 100.0);
+    let missed = |is_missed: bool| if is_missed { " !" } else { "" };
+    println!("controller: {:.1} % of a core{}", share * 100.0, missed(share > MAX_SHARE));
     println!(
-        "from the report to the new unit: p50 {:.2}, p99 {:.2}, max {:.2} ms ({} decisions)",
+        "from the report to the new unit: p50 {:.2}, p99 {:.2}, max {:.2} ms ({} decisions){}",
         quantile(0.5),
         quantile(0.99),
         quantile(1.0),
-        waits_ms.len()
+        waits_ms.len(),
+        missed(quantile(0.99) > MAX_P99_MS)
     );
     Ok(())
 }

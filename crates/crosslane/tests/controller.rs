@@ -192,7 +192,7 @@ fn forged_garbled_and_unknown_messages_are_refused_and_counted_and_the_others_go
             let announced = converse(&gateway, two, &[&hello], raw);
             assert!(!announced.iter().any(|of| matches!(of, Announcement::Refused { .. })), "{announced:?}");
         }
-        // A recorded handshake, sent again, authenticates nobody.
+        // A recorded handshake, sent again, does not authenticate.
         let (_, recorded) = initiate(two, &gateway.controller.public()).unwrap();
         assert_eq!(recorded.len(), INITIATION_BYTES);
         let mut replayed = recorded.clone();

@@ -158,7 +158,7 @@ fn meanwhile<T: Send>(redirector: &mut Redirector, work: impl FnOnce() -> T + Se
             let result = work();
             // What is answered arrives.
             std::thread::sleep(std::time::Duration::from_millis(100));
-            drop(done.send(()));
+            let _ = done.send(());
             result
         });
         let mut outcomes = Vec::new();
@@ -193,8 +193,7 @@ fn the_openflow_process_gets_the_last_request_of_each_address_whenever_it_starts
     redirector.lead(HOME, Some(&unit(2)));
     let expected = json!({ "id": null, "home": "10.99.0.7/32", "unit": "rsu2", "next_hop": "10.90.0.12" });
     for round in 0..2 {
-        let ((), outcomes) =
-            meanwhile(&mut redirector, || drop(std::thread::sleep(std::time::Duration::from_millis(700))));
+        let ((), outcomes) = meanwhile(&mut redirector, || std::thread::sleep(std::time::Duration::from_millis(700)));
         assert_eq!(outcomes.len(), 1, "it is reported once: {outcomes:?}");
         assert!(outcomes[0].starts_with("lost: while talking to the OpenFlow process at "), "{outcomes:?}");
         let ((process, requests), outcomes) = meanwhile(&mut redirector, || {

@@ -283,8 +283,7 @@ fn shortened(text: &str, max_bytes: usize) -> &str {
 }
 
 fn put_prefix(into: &mut Vec<u8>, (address, length): (Ipv4Addr, u8)) {
-    into.extend(address.octets());
-    into.push(length);
+    into.extend(address.octets().into_iter().chain([length]));
 }
 
 struct Reader<'a>(&'a [u8]);

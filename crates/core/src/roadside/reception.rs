@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forged_cam_only_says_that_a_vehicle_is_heard() {
+    fn a_forged_cam_only_says_that_a_vehicle_is_received() {
         let mut unit = unit();
         unit.handle(at(0), cam(-40.0));
         assert_eq!(outputs(&mut unit, at(0), 9000), [(0, report(Some(-40.0), false, false)), (3000, left())]);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_that_knows_nothing_is_told_everything_and_a_vehicle_that_is_removed_loses_its_route() {
+    fn a_controller_that_knows_nothing_gets_everything_and_a_vehicle_that_is_removed_loses_its_route() {
         let mut unit = unit();
         unit.handle(at(0), Input::Hello(CAR.host));
         assert_eq!(outputs(&mut unit, at(0), 10).len(), 2);

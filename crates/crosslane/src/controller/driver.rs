@@ -87,7 +87,7 @@ impl Driver {
         self.engine.handle(self.clock.now(), Input::Directory(directory));
     }
 
-    /// What an earlier controller has led stays; what nobody uses any more is withdrawn.
+    /// What an earlier controller has led stays; what no vehicle of the configuration uses is withdrawn.
     fn take_over(&mut self) {
         let now = self.clock.now();
         for (home, next_hop) in self.redirector.found() {

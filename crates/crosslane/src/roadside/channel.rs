@@ -132,6 +132,7 @@ impl Opener {
     ///
     /// # Errors
     /// A frame is malformed or forged; the channel must then be closed.
+    #[expect(clippy::should_implement_trait, reason = "the message is borrowed from this, which no iterator can do")]
     pub fn next(&mut self) -> Result<Option<&[u8]>, ChannelFault> {
         if std::mem::take(&mut self.is_whole) {
             self.message.clear();

@@ -126,12 +126,13 @@ impl Session {
         let mut reported = String::new();
         loop {
             let Err(end) = self.connection().await;
+            let is_refusal = matches!(end, End::Refused(_));
+            let error = self.error(end);
             let was_up = std::mem::take(&mut self.is_up);
             if was_up {
                 pause = FIRST_PAUSE;
             }
-            let wait = if matches!(end, End::Refused(_)) { REFUSED_PAUSE } else { pause };
-            let error = self.error(end);
+            let wait = if is_refusal { REFUSED_PAUSE } else { pause };
             if was_up || error.to_string() != reported {
                 reported = error.to_string();
                 if self.events.send(LinkEvent::Down(error)).await.is_err() {
@@ -149,8 +150,10 @@ impl Session {
             End::Refused(reason) => Error::failure(attempt, format!("it refuses: {reason}")),
             End::Overrun => Error::failure(attempt, "it accepts reports too slowly").with_remedy("this connects again"),
             End::Fault(ChannelFault::Handshake | ChannelFault::Closed) if !self.is_up => {
-                let cause = "it closed the connection in the handshake, as one does whose key is another";
-                let remedy = "compare `controller_key` with what `crosslane keygen --public FILE` prints there";
+                let cause =
+                    "it closed the connection in the handshake: its key is another, or too many connect from here";
+                let remedy = "compare `controller_key` with what `crosslane keygen --public FILE` prints there; this \
+                              connects again";
                 Error::usage(attempt, cause, remedy)
             }
             End::Fault(fault) => {
