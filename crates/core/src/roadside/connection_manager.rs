@@ -283,15 +283,15 @@ impl ConnectionManager {
 
     /// When a unit is to be removed; never while it carries data. Its CAMs have stopped
     /// then, or the directory lacks it.
-    fn removal(&self, station: u32, unit: &Unit) -> Option<Instant> {
-        let proof = self.proof(self.now);
+    fn removal(&self, proof: Proof, station: u32, unit: &Unit) -> Option<Instant> {
         let at =
             if self.directory.contains_key(&station) { unit.last_cam + self.params.timeout } else { Instant::ZERO };
         (!unit.carries(proof)).then_some(at)
     }
 
     fn remove_due(&mut self, now: Instant) {
-        let is_due = |(station, unit): &(&u32, &Unit)| self.removal(**station, unit).is_some_and(|at| at <= now);
+        let proof = self.proof(now);
+        let is_due = |(station, unit): &(&u32, &Unit)| self.removal(proof, **station, unit).is_some_and(|at| at <= now);
         let due: Vec<u32> = self.units.iter().filter(is_due).map(|(station, _)| *station).collect();
         for station in due {
             if !self.directory.contains_key(&station) {
@@ -345,7 +345,8 @@ impl Engine for ConnectionManager {
         if !self.outputs.is_empty() {
             return Some(Instant::ZERO);
         }
-        self.units.iter().filter_map(|(station, unit)| self.removal(*station, unit)).min()
+        let proof = self.proof(self.now);
+        self.units.iter().filter_map(|(station, unit)| self.removal(proof, *station, unit)).min()
     }
 }
 
