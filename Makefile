@@ -113,7 +113,7 @@ tunnel: build lab ## measure traffic through the tunnel, 5 seeds, into docs/resu
 	    $(TUNNELS_OTHER:%=runs/tunnel/%) --out docs/results/tunnel-measured.md
 
 # Several roadside units over one radio. The sums of fading units in each 100 ms need records.
-ROADSIDE = fading ten-30 ten-100 ten-200 three-lte unit-dies unit-lies attacker
+ROADSIDE = fading ten-30 ten-100 ten-200 platoon three-lte unit-dies unit-lies attacker
 roadside: build lab ## simulate several roadside units over one radio, 50 seeds, into docs/results/roadside.md (some minutes)
 	@set -e; for name in $(ROADSIDE); do $(MAKE) --no-print-directory runs/roadside/$$name; done
 	$(CROSSLANE) simulate scenarios/torrinhas/scenario-1.toml --strategy $(ROADSIDE_STRATEGIES) --seed 1..50 --records none --out runs/roadside/switched
