@@ -134,19 +134,21 @@ pub struct Unit {
 }
 
 impl Unit {
-    fn is_believed(&self) -> bool {
-        matches!(self.belief, Belief::Good | Belief::Fading)
-    }
-
     /// True if it is believed to carry, and nothing speaks against it.
     fn carries(&self, proof: Proof) -> bool {
-        self.is_believed() && !proof.lacks(self)
+        self.belief == Belief::Fading || (self.belief == Belief::Good && !proof.lacks(self))
     }
 
-    /// True if its path is lost, or carries nothing although its signal is good.
+    /// True if its path is lost, or carries nothing although its signal is good. Of one radio
+    /// all paths stall at once: a stalled one that has a subflow is not lost.
     fn is_lost(&self, proof: Proof) -> bool {
         let had_one = self.proven.is_some_and(|at| proof.now < at + GRACE);
-        (self.belief >= Belief::Lost && !had_one) || (self.is_believed() && proof.lacks(self))
+        match self.belief {
+            Belief::Lost => true,
+            Belief::Stalled => !had_one,
+            Belief::Good => proof.lacks(self),
+            Belief::Fading | Belief::Unknown => false,
+        }
     }
 }
 
@@ -273,7 +275,7 @@ impl ConnectionManager {
         let proof = self.proof(self.now);
         let unit = self.units.get_mut(&station)?;
         let slot = unit.slot.take()?;
-        if unit.is_believed() && unit.is_lost(proof) {
+        if unit.belief == Belief::Good && unit.is_lost(proof) {
             unit.barred_until = self.now + PENALTY;
         }
         (unit.belief, unit.proven) = (Belief::Unknown, None);
