@@ -44,9 +44,9 @@ pub fn summarize(scenario: &Scenario, names: &[String], plan: &Plan, mut raw: Ra
             sums.note_count(*path, direction, bytes, count.dropped_packets);
         }
     }
-    let Delivered { messages, skipped, duplicates } = raw.delivered;
+    let Delivered { messages, skipped, duplicates, reads } = raw.delivered;
     let AgentRows { decisions, alarms } = &agent.rows;
-    let evaluated = RunRecords { messages: &messages, decisions, alarms, duplicates };
+    let evaluated = RunRecords { messages: &messages, decisions, alarms, duplicates, reads };
     let mut metrics = run_folder::measure(scenario, plan.entry.seed, names, &evaluated, &sums, skipped)?;
     if let Some(report) = report {
         metrics.insert("lateness_us.p99".into(), f64::from(report.lateness_us_p99));

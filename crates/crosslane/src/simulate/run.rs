@@ -35,8 +35,9 @@ pub fn execute(
     let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
     let mut agent = AgentRows::default();
     recording.agent_outputs.iter().for_each(|(at, output)| agent.note(*at, output));
-    let (AgentRows { decisions, alarms }, Recording { messages, duplicates, sums, skipped, .. }) = (&agent, &recording);
-    let evaluated = RunRecords { messages, decisions, alarms, duplicates: *duplicates };
+    let AgentRows { decisions, alarms } = &agent;
+    let Recording { messages, results, duplicates, sums, skipped, .. } = &recording;
+    let evaluated = RunRecords { messages, decisions, alarms, duplicates: *duplicates, reads: results.reads };
     let metrics = run_folder::measure(scenario, seed, &names, &evaluated, sums, *skipped)?;
     if let Some(folder) = folder {
         write(folder, &names, recording)?;

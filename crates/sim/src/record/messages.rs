@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crosslane_core::time::Instant;
 
 use super::histogram::Histogram;
-use super::rows::MessageRow;
+use super::rows::{MessageRow, Reads};
 
 /// Results over the messages of a run.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +18,8 @@ pub struct Results {
     pub duplicates: u64,
     /// Delays of the messages that were read.
     pub delays: Histogram,
+    /// Reads of the byte stream.
+    pub reads: Reads,
 }
 
 /// The messages of a run.
@@ -68,6 +70,11 @@ impl MessageLog {
             self.rows.pop_front();
             self.first += 1;
         }
+    }
+
+    /// Bytes of the stream were read.
+    pub fn read(&mut self, now: Instant) {
+        self.results.reads.note(now);
     }
 
     /// The number of messages that have begun.

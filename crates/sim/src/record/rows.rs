@@ -7,7 +7,7 @@
 use crosslane_core::agent::Output;
 use crosslane_core::link::{Direction, DropReason};
 use crosslane_core::path::{PathId, PathState};
-use crosslane_core::time::Instant;
+use crosslane_core::time::{Duration, Instant};
 
 use crate::radio::access_link::Quality;
 use crate::transport::segment::MptcpOptions;
@@ -274,6 +274,23 @@ impl AgentRows {
     }
 }
 
+/// When the application read bytes of a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// The last time.
+    pub last: Option<Instant>,
+    /// The longest time between two reads.
+    pub longest_gap: Duration,
+}
+
+impl Reads {
+    /// Bytes were read.
+    pub fn note(&mut self, now: Instant) {
+        self.longest_gap = self.longest_gap.max(self.last.map_or(Duration::ZERO, |last| now.since(last)));
+        self.last = Some(now);
+    }
+}
+
 /// Input of [`crate::record::metrics`] besides the packets, each in order of time
 /// (messages: of their sequence number).
 #[derive(Clone, Copy, Debug, Default)]
@@ -286,4 +303,6 @@ pub struct RunRecords<'a> {
     pub alarms: &'a [AlarmRow],
     /// Number of duplicate datagrams; none if messages are not datagrams.
     pub duplicates: Option<u64>,
+    /// Reads of the byte stream.
+    pub reads: Reads,
 }

@@ -41,6 +41,8 @@ struct Connection {
     ending: Option<u64>,
     /// End offset and number of the messages that are not read yet, in order.
     unread: VecDeque<(u64, u64)>,
+    /// Bytes that the receiver has read.
+    read: u64,
 }
 
 /// Bytes of answers.
@@ -130,6 +132,10 @@ impl Traffic {
     }
 
     fn read(&mut self, now: Instant, delivered: u64) {
+        if self.echo.is_none() && delivered > self.connection.read {
+            self.connection.read = delivered;
+            self.log.read(now);
+        }
         let unread = &mut self.connection.unread;
         while let Some((_, number)) = unread.front().copied().filter(|(end, _)| *end <= delivered) {
             unread.pop_front();

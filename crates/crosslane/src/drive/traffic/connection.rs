@@ -220,6 +220,7 @@ impl Endpoint<'_> {
         let mut buffer = vec![0; 256 * 1024];
         while let Some(count) = self.read(&mut buffer)? {
             let now = self.run.clock.now();
+            record.reads.note(now);
             checker.take(&buffer[..count], |header| record.note(header.number as usize, now))?;
         }
         Ok(record)

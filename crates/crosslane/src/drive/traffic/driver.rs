@@ -10,7 +10,7 @@ use std::time::Duration;
 use crosslane_core::link::Direction;
 use crosslane_core::time::Instant;
 use crosslane_sim::record::messages::MessageLog;
-use crosslane_sim::record::rows::MessageRow;
+use crosslane_sim::record::rows::{MessageRow, Reads};
 use crosslane_sim::traffic::{BULK_BYTES, Span, TrafficKind, Write};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::Socket;
@@ -84,6 +84,8 @@ pub struct EndpointRecord {
     /// last that arrived.
     pub received_ns: Vec<Option<u64>>,
     pub duplicates: u64,
+    /// Reads of the byte stream.
+    pub reads: Reads,
 }
 
 impl Plan {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crosslane_core::link::Direction;
 use crosslane_core::time::Instant;
-use crosslane_sim::record::rows::MessageRow;
+use crosslane_sim::record::rows::{MessageRow, Reads};
 use crosslane_sim::scenario::{Congestion, Scenario};
 use crosslane_sim::traffic::Protocol;
 use socket2::Socket;
@@ -68,6 +68,8 @@ pub struct Delivered {
     pub skipped: u64,
     /// Number of duplicate datagrams; `None` for other traffic.
     pub duplicates: Option<u64>,
+    /// Reads of the byte stream.
+    pub reads: Reads,
 }
 
 /// The driver of a kind of traffic. A kind that needs another one is named here.
@@ -115,7 +117,8 @@ impl<'a> TrafficEndpoints<'a> {
             Direction::Down => (server, vehicle),
         };
         let duplicates = (self.scenario.traffic.protocol == Protocol::Udp).then_some(receiver.duplicates);
-        Delivered { messages: messages(sender.sent, &receiver.received_ns), skipped: sender.skipped, duplicates }
+        let messages = messages(sender.sent, &receiver.received_ns);
+        Delivered { messages, skipped: sender.skipped, duplicates, reads: receiver.reads }
     }
 
     /// Returns once the tunnel carries packets in both directions: the server's

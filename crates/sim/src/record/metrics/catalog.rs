@@ -80,6 +80,9 @@ pub const METRICS: &[Metric] = metrics! {
     "gap_ms.max": "ms", Low, Both, "longest pause in delivery, beyond the period",
         "longest pause between deliveries, minus the message period",
         Run(datagrams::longest_gap_ms);
+    "read_gap_ms.max": "ms", Low, Both, "longest time without a byte read",
+        "longest time between two reads of a byte stream, or from the last one to the run's end if a message is lost; kinds `bulk` and `messages` over TCP",
+        Run(messages::longest_read_gap_ms);
     "messages.sent": "count", Neither, Both, "messages sent",
         "messages written",
         Run(|run| Some(run.records.messages.len() as f64));

@@ -37,6 +37,14 @@ pub(super) fn longest_gap_ms(run: &Run) -> Option<f64> {
     longest_pause_ms(deliveries, run.context.period_ns)
 }
 
+/// The longest time between two reads, in ms.
+pub(super) fn longest_read_gap_ms(run: &Run) -> Option<f64> {
+    let reads = run.records.reads;
+    let last = reads.last.filter(|_| run.objects().is_none())?;
+    let end = if lost(run) > 0 { run.context.end_ns.saturating_sub(last.as_nanos()) } else { 0 };
+    Some(millis(end.max(reads.longest_gap.as_nanos() as u64)))
+}
+
 /// The longest time between two of these, less `period_ns`, in ms.
 pub(super) fn longest_pause_ms(mut times_ns: Vec<u64>, period_ns: u64) -> Option<f64> {
     times_ns.sort_unstable();

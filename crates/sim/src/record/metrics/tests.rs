@@ -1,7 +1,8 @@
 use super::*;
-use crate::record::rows::{AlarmRow, DecisionRow, SampleRow, SampleSource};
+use crate::record::rows::{AlarmRow, DecisionRow, Reads, SampleRow, SampleSource};
 use crate::transport::segment::MptcpOptions;
 use crosslane_core::path::PathState;
+use crosslane_core::time::Instant;
 
 const SYN: u8 = 2;
 const ACK: u8 = 16;
@@ -102,7 +103,17 @@ fn delays_gaps_and_goodput_are_those_of_the_messages() {
 fn an_undelivered_message_counts_until_the_end_of_the_run() {
     let messages = [message(0, 1000, Some(1010)), message(1, 1020, None)];
     let names = names();
+    let mut reads = Reads::default();
+    for at_ms in [1005, 1008, 1010] {
+        reads.note(Instant::from_millis(at_ms));
+    }
+    let records = RunRecords { messages: &messages, reads, ..Default::default() };
+    let found = plain(&records, &context(&names));
+    assert_eq!(found["read_gap_ms.max"], 8990.0);
+    let found = plain(&RunRecords { messages: &messages[..1], ..records }, &context(&names));
+    assert_eq!(found["read_gap_ms.max"], 3.0);
     let found = plain(&RunRecords { messages: &messages, ..Default::default() }, &context(&names));
+    assert_eq!(found.get("read_gap_ms.max"), None);
     assert_eq!(found["messages.lost"], 1.0);
     assert_eq!(found["delivery_delay_ms.max"], 8980.0);
     assert_eq!(found["gap_ms.max"], 8970.0);
