@@ -4,8 +4,9 @@
 //! a station that hardly answers hold up the frames for all others. So the strongest
 //! carries, and another takes over when it is stronger by the hysteresis, while both still
 //! carry. Paths on which nothing fades carry beside it: that costs nothing, and a station
-//! that is gone of a sudden then holds up only a part of the data. A radio counts as one
-//! path, with the rank of its most preferred one.
+//! that is gone of a sudden then holds up only a part of the data. One with a clearly longer
+//! round trip does not: each of its lost packets would hold up what the others deliver. A
+//! radio counts as one path, with the rank of its most preferred one.
 //!
 //! Of one radio all paths stall at once. The path that delivered last is not at fault, nor
 //! is one that begins to carry when another is left, until that one's frames are gone.
@@ -35,6 +36,9 @@ const MIN_CAM_INTERVAL: Duration = Duration::from_millis(80);
 /// A path that is weaker than the one that carries by more is not opened, in dB: its
 /// handshake would hold up data.
 const RESERVE_DB: f64 = 10.0;
+/// A least round-trip time that exceeds that of another path by more makes a path a detour:
+/// for as long a lost packet holds up what the other delivers.
+const DETOUR: Duration = Duration::from_millis(50);
 
 /// Parameters of [`OneOfRadio`].
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +74,8 @@ struct Track {
     proven: Option<Instant>,
     /// A connection, its segments delivered over the path, and when more were.
     delivered: Option<(u32, u32, Option<Instant>)>,
+    /// Least round-trip time of a subflow.
+    min_rtt: Option<Duration>,
     /// When it was first believed to be stalled.
     stalled: Option<Instant>,
 }
@@ -105,6 +111,7 @@ impl Track {
             self.signal = Some((at, raw, smoothed));
         }
         if let Some((at, transport)) = latest.transport {
+            self.min_rtt = transport.min_rtt;
             let known = self.delivered.filter(|(token, ..)| *token == transport.token);
             if known.is_none_or(|(_, delivered, _)| delivered != transport.delivered) {
                 self.delivered = Some((transport.token, transport.delivered, known.map(|_| at)));
@@ -181,16 +188,16 @@ impl OneOfRadio {
             // No message of its station has ever arrived.
             Belief::Unknown => 5,
         };
-        let rank = |place: usize| (class(place), !self.is_proven(place));
+        let rank = |place: usize| (class(place), !self.is_proven(place), self.is_detour(counted, place));
         let dbm = |place: usize| self.track(place).dbm();
         let of_radio = (0..counted.len()).filter(|place| counted[*place].radio == Some(radio));
         let best = of_radio.min_by(|a, b| rank(*a).cmp(&rank(*b)).then(dbm(*b).total_cmp(&dbm(*a))))?;
         let present = self.serving(radio).map(|serving| serving.place).filter(|place| *place < counted.len());
-        let strong_dbm = self.params.threshold_dbm + STRONG_DB;
         let stays = |place: &usize| {
-            let is_enough = dbm(*place) >= strong_dbm || dbm(best) <= dbm(*place) + self.params.hysteresis_db;
+            let is_enough = self.is_strong(*place) || dbm(best) <= dbm(*place) + self.params.hysteresis_db;
             class(*place) == class(best)
                 && self.is_proven(*place) >= self.is_proven(best)
+                && self.is_detour(counted, *place) <= self.is_detour(counted, best)
                 && (is_enough || !self.is_proven(best))
         };
         Some(present.filter(stays).unwrap_or(best))
@@ -199,6 +206,24 @@ impl OneOfRadio {
     /// Whether a path has a subflow.
     fn is_proven(&self, place: usize) -> bool {
         self.track(place).proven.is_some_and(|at| self.now < at + PROOF)
+    }
+
+    /// Whether a path does not fade.
+    fn is_strong(&self, place: usize) -> bool {
+        let track = self.track(place);
+        let margin_db = if track.is_active { STRONG_DB - self.params.hysteresis_db } else { STRONG_DB };
+        track.dbm() >= self.params.threshold_dbm + margin_db
+    }
+
+    /// Whether another path of the radio is strong, and has a clearly shorter round trip.
+    fn is_detour(&self, counted: &[PathInput], place: usize) -> bool {
+        let is_shorter = |other: usize| {
+            let rtts = self.track(other).min_rtt.zip(self.track(place).min_rtt);
+            rtts.is_some_and(|(least, rtt)| rtt > least + DETOUR)
+        };
+        let of_radio = (0..counted.len()).filter(|other| counted[*other].radio == counted[place].radio);
+        let mut good = of_radio.filter(|other| counted[*other].belief == Belief::Good && self.is_proven(*other));
+        good.any(|other| self.is_strong(other) && is_shorter(other))
     }
 
     /// The wanted states, if these paths serve their radios.
@@ -216,20 +241,19 @@ impl OneOfRadio {
         }
         for (place, path) in counted.iter().enumerate().filter(|(_, path)| path.belief == Belief::Good) {
             let Some(first) = of(path).filter(|first| *first != place) else { continue };
-            states[place] = self.beside(path, place, first, states[first]);
+            states[place] = self.beside(counted, place, first, states[first]);
         }
         states
     }
 
     /// The state of a good path beside the one that serves its radio.
-    fn beside(&self, path: &PathInput, place: usize, first: usize, state: PathState) -> PathState {
-        let dbm = self.track(place).dbm();
-        let margin_db = if path.was == PathState::Active { STRONG_DB - self.params.hysteresis_db } else { STRONG_DB };
-        if state == PathState::Active && self.is_proven(place) && dbm >= self.params.threshold_dbm + margin_db {
+    fn beside(&self, counted: &[PathInput], place: usize, first: usize, state: PathState) -> PathState {
+        let carries = self.is_proven(place) && self.is_strong(place) && !self.is_detour(counted, place);
+        if state == PathState::Active && carries {
             return PathState::Active;
         }
-        let is_far = dbm + RESERVE_DB < self.track(first).dbm();
-        if path.was == PathState::Closed && is_far { PathState::Closed } else { PathState::Backup }
+        let is_far = self.track(place).dbm() + RESERVE_DB < self.track(first).dbm();
+        if counted[place].was == PathState::Closed && is_far { PathState::Closed } else { PathState::Backup }
     }
 
     fn radios(paths: &[PathInput]) -> Vec<u8> {
@@ -274,7 +298,15 @@ impl Allocator for OneOfRadio {
             let path = &counted[*place];
             path.radio.is_some() && path.belief == Belief::Good && path.was != states[*place]
         };
-        let place = (0..counted.len()).find(changes)?;
+        let mut changed = (0..counted.len()).filter(changes);
+        let first_changed = changed.next()?;
+        let detour = core::iter::once(first_changed).chain(changed).find(|place| self.is_detour(&counted, *place));
+        if let Some(rtt) = detour.and_then(|place| self.track(place).min_rtt) {
+            let ms = rtt.as_secs_f64() * 1e3;
+            let text = format!("its least RTT is {ms:.0} ms, that of another strong path of the radio is clearly less");
+            return Some(Reason { rule: "radio.round-trip", text, inputs: [("min_rtt_ms", ms)].into() });
+        }
+        let place = first_changed;
         let first = chosen.iter().find(|(radio, _)| counted[place].radio == Some(*radio)).map(|(_, first)| *first)?;
         let (dbm, first_dbm) = (self.track(place).dbm(), self.track(first).dbm());
         let text = format!("received with {dbm:.1} dBm, the path that serves the radio with {first_dbm:.1} dBm");

@@ -122,6 +122,26 @@ fn paths_on_which_nothing_fades_carry_beside_the_strongest() {
 }
 
 #[test]
+fn of_two_strong_paths_the_one_with_the_shorter_round_trip_carries_alone() {
+    let mut paths = Paths::new(Mode::Aggregate);
+    paths.hear(0, 0, Good, -50.0);
+    paths.deliver(0, 0, 0);
+    paths.at(0);
+    for (ms, rtt_ms, wanted) in [(100, 60, [Active, Active]), (200, 80, [Backup, Active])] {
+        paths.hear(ms, 0, Good, -50.0);
+        paths.hear(ms, 1, Good, -55.0);
+        paths.prove(ms);
+        for (place, ms) in [(0, rtt_ms), (1, 20)] {
+            let latest = paths.latest[place].transport.as_mut().unwrap();
+            latest.1.min_rtt = Some(Duration::from_millis(ms));
+        }
+        assert_eq!(paths.at(ms)[..2], wanted, "{rtt_ms} ms");
+    }
+    paths.hear(300, 1, Good, -66.0);
+    assert_eq!(paths.at(300)[..2], [Active, Backup], "the shorter one fades");
+}
+
+#[test]
 fn a_strong_signal_without_a_subflow_moves_nothing() {
     let mut paths = Paths::new(Mode::Aggregate);
     paths.hear(0, 0, Good, -70.0);
