@@ -24,6 +24,7 @@ if ! [ -e "$environment/ready" ]; then
         -r lab/requirements-openflow.lock || skip 'os-ken could not be installed; connect to a package index'
     touch "$environment/ready"
 fi
+cargo test --release --locked -p crosslane --test controller --no-run
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 timeout 300 unshare --net --mount --pid --fork --kill-child --mount-proc \

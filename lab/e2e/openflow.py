@@ -198,20 +198,41 @@ def switch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Switch]:
     switch.stop()
 
 
-def test_a_redirect_loses_nothing_and_the_old_way_is_silent_within_50_ms(switch: Switch, tmp_path: Path) -> None:
-    ways = {unit: Receiver(unit) for unit in MACS}
+def lead(client: Client, _: Path) -> list[tuple[int, int, str]]:
+    """Redirects by requests of the test: begin and end (ns), unit."""
     decided: list[tuple[int, int, str]] = []
+    for number in range(REDIRECTS):
+        time.sleep(0.25 + 0.0037 * (number % 3))
+        unit = ("rsu2", "rsu1")[number % 2]
+        begin = time.time_ns()
+        assert client.lead(unit) == {"done": True}
+        decided.append((begin, time.time_ns(), unit))
+    return decided
+
+
+def run_controller(_: Client, path: Path) -> list[tuple[int, int, str]]:
+    """The same by `crosslane controller`, to which two units report (crates/crosslane/tests/controller.rs)."""
+    test = ["--test", "controller", "--", "--ignored", "--nocapture", "through_a_switch"]
+    command = ["cargo", "test", "--release", "--locked", "--quiet", "-p", "crosslane", *test]
+    environment = os.environ | {"CROSSLANE_OPENFLOW_SOCKET": str(path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [line.split() for line in done.stdout.splitlines() if line.startswith("redirect ")]
+    return [(int(begin), int(end), unit) for _, begin, end, unit in lines]
+
+
+@pytest.mark.parametrize("redirect", [lead, run_controller])
+def test_a_redirect_loses_nothing_and_the_old_way_is_silent_within_50_ms(
+    switch: Switch, tmp_path: Path, redirect: Callable[[Client, Path], list[tuple[int, int, str]]]
+) -> None:
+    ways = {unit: Receiver(unit) for unit in MACS}
     with controller(tmp_path) as client:
         sender = Sender()
-        for number in range(REDIRECTS):
-            time.sleep(0.25 + 0.0037 * (number % 3))
-            unit = ("rsu2", "rsu1")[number % 2]
-            begin = time.time_ns()
-            assert client.lead(unit) == {"done": True}
-            decided.append((begin, time.time_ns(), unit))
+        decided = redirect(client, tmp_path / "redirect.sock")
         time.sleep(0.3)
         sender.stop()
         time.sleep(0.3)
+    assert len(decided) == REDIRECTS
     carried, confirmed = [], []
     for number, (begin, done, unit) in enumerate(decided):
         end = decided[number + 1][0] if number + 1 < len(decided) else done + 10**9

@@ -6,7 +6,7 @@ mod program;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crosslane::clock::Clock;
 use crosslane::controller::admission::BURST_EACH;
@@ -109,6 +109,43 @@ fn a_home_address_follows_the_unit_that_carries_and_stays_there_when_the_control
             assert_eq!(gateway.next_hop(), Some(next_hop(2)), "an end in order leaves the routes, too");
         });
     });
+}
+
+/// Prints when each redirect began and was done (ns since 1970), and to which unit.
+#[test]
+#[ignore = "needs a switch; `make e2e-openflow` runs it"]
+fn a_home_address_is_led_through_a_switch() {
+    let socket = std::env::var("CROSSLANE_OPENFLOW_SOCKET").unwrap();
+    let gateway = Gateway::new();
+    let keys = format!("redirect = \"openflow\"\nopenflow_socket = {socket:?}\n[log]");
+    gateway.write(&gateway.configuration.replace("[log]", &keys));
+    let controller = gateway.start();
+    gateway.inside(|| {
+        runtime().block_on(async {
+            let mut links = [gateway.unit_link(1), gateway.unit_link(2)];
+            for link in &mut links {
+                up(link).await;
+            }
+            links[0].send(report(true, true));
+            serving(&mut links[0], true).await;
+            for turn in 0..40 {
+                tokio::time::sleep(Duration::from_micros(250_000 + 3_700 * (turn % 3))).await;
+                links.swap(0, 1);
+                let begin = nanos();
+                links[0].send(report(true, true));
+                links[1].send(report(false, false));
+                serving(&mut links[0], true).await;
+                println!("redirect {begin} {} rsu{}", nanos(), 2 - turn % 2);
+            }
+            until_true("the first unit serves", || is_served_by(&gateway.status().unwrap(), "rsu1")).await;
+            assert_eq!(gateway.next_hop(), None, "no route of the kernel");
+        });
+    });
+    controller.end();
+}
+
+fn nanos() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()
 }
 
 /// Sends bytes on a new connection, and reads until the controller closes it.

@@ -22,7 +22,7 @@ use crosslane::testbed::{Namespace, Route, SERVER, Testbed, Wiring, vehicle_addr
 use nix::sys::signal::Signal;
 use program::agent::Agent;
 use program::can_drive;
-use program::links::{two_links, two_wires};
+use program::links::{self, exchange, two_links, two_wires};
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -81,18 +81,7 @@ impl World {
     }
 
     fn connect(&self) -> (Socket, Socket) {
-        let connect = || {
-            let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
-            socket.connect(&SocketAddr::from((SERVER, 5001)).into()).unwrap();
-            socket
-        };
-        let client = self.testbed.vehicle.enter(connect).unwrap();
-        let server = self.listener.accept().unwrap().0;
-        for socket in [&client, &server] {
-            socket.set_read_timeout(Some(TIMEOUT)).unwrap();
-        }
-        exchange(&client, &server);
-        (client, server)
+        links::connect(&self.testbed, &self.listener)
     }
 
     /// Waits until the vehicle has a subflow from `address`; returns the time that took.
@@ -152,13 +141,6 @@ fn established(namespace: &Namespace) -> Vec<IpAddr> {
         ip => ip,
     });
     addresses.collect()
-}
-
-fn exchange(client: &Socket, server: &Socket) {
-    for (mut from, mut to) in [(client, server), (server, client)] {
-        from.write_all(b"hello").unwrap();
-        to.read_exact(&mut [0; 5]).unwrap();
-    }
 }
 
 /// The events of this kind.

@@ -1,12 +1,15 @@
 //! A vehicle and a server, connected by two links.
 
+use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crosslane::clock::Clock;
 use crosslane::testbed::emulator::{EmulatedLink, Emulator};
 use crosslane::testbed::wire::{Shape, WirePlan};
-use crosslane::testbed::{PathPlan, Testbed, TestbedPlan};
+use crosslane::testbed::{PathPlan, SERVER, Testbed, TestbedPlan};
 use crosslane_core::link::{Bottleneck, DirectionParams, Link, Loss, QueueLimit};
+use socket2::{Domain, Protocol, Socket, Type};
 
 /// Two emulated links of the same rate and one-way delay; traffic without a source address uses the first.
 pub fn two_links(names: [&str; 2], mbit_s: f64, delay_ms: u64) -> (Testbed, Emulator) {
@@ -43,5 +46,29 @@ pub fn allow_ipv6(testbed: &Testbed) {
         for conf in ["all", "default"] {
             namespace.set_sysctl(&format!("net/ipv6/conf/{conf}/disable_ipv6"), "0").unwrap();
         }
+    }
+}
+
+/// An MPTCP connection of the vehicle to port 5001 of the server: its two ends, with a read timeout of 20 s.
+pub fn connect(testbed: &Testbed, listener: &Socket) -> (Socket, Socket) {
+    let connect = || {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
+        socket.connect(&SocketAddr::from((SERVER, 5001)).into()).unwrap();
+        socket
+    };
+    let client = testbed.vehicle.enter(connect).unwrap();
+    let server = listener.accept().unwrap().0;
+    for socket in [&client, &server] {
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    }
+    exchange(&client, &server);
+    (client, server)
+}
+
+/// Sends five bytes in each direction.
+pub fn exchange(client: &Socket, server: &Socket) {
+    for (mut from, mut to) in [(client, server), (server, client)] {
+        from.write_all(b"hello").unwrap();
+        to.read_exact(&mut [0; 5]).unwrap();
     }
 }
