@@ -11,7 +11,7 @@ BOTH_WAYS = leave-coverage-down leave-coverage-ping-pong sudden-loss-down sudden
 DISTRIBUTIONS ?= leave-coverage leave-coverage-fast pass-by leave-coverage-loaded sudden-loss flapping
 # Scenarios that `make test` drives, with one seed: one baseline, once, since there are ten minutes (`make e2e`: all).
 SHORT = leave-coverage:kernel,threshold sudden-loss:threshold sudden-loss-down:threshold backup-mode \
-    deadline/narrow-10s-cubic tunnel/narrow-25-47 tunnel/redundant-loss:tunnel-redundant
+    deadline/narrow-10s-cubic tunnel/narrow-25-47 tunnel/redundant-loss:tunnel-redundant roadside/ten-200:threshold
 
 STRATEGIES = kernel,kernel-tuned,hapanchak,threshold
 # Plain TCP in addition, where a single path can carry the drive.
@@ -73,12 +73,12 @@ lint: tools lab ## format, clippy, ruff, pyright, and core without std
 	.venv/bin/pyright --project lab --pythonpath .venv/bin/python
 	crates/core/bare-metal.sh
 
-e2e: DRIVES = $(if $(filter command,$(word 1,$(origin SCENARIOS))),$(SCENARIOS),$(SCENARIOS) $(BOTH_WAYS))
+e2e: DRIVES = $(if $(filter command,$(word 1,$(origin SCENARIOS))),$(SCENARIOS),$(SCENARIOS) $(BOTH_WAYS) roadside/ten-200)
 e2e: build ## drive the scenarios and check the results against their expectations (SEEDS=1..3 SCENARIOS="…")
 	$(call say,driving $(DRIVES) (seeds $(SEEDS)))
 	@SEEDS='$(SEEDS)' e2e/drives.sh $(DRIVES)
 
-e2e-openflow: lab ## lead home addresses by OpenFlow through a real Open vSwitch (a minute; as root)
+e2e-openflow: lab ## lead home addresses by OpenFlow through a real Open vSwitch (some minutes; as root)
 	@e2e/openflow.sh
 
 e2e-gre: tools lab ## GRE tunnels to roadside units in an emulated machine whose kernel has GRE (downloads 27 MB once; some minutes)
@@ -114,12 +114,18 @@ tunnel: build lab ## measure traffic through the tunnel, 5 seeds, into docs/resu
 
 # Several roadside units over one radio. The sums of fading units in each 100 ms need records.
 ROADSIDE = fading ten-30 ten-100 ten-200 platoon three-lte unit-dies unit-lies attacker
-roadside: build lab ## simulate several roadside units over one radio, 50 seeds, into docs/results/roadside.md (some minutes)
-	@set -e; for name in $(ROADSIDE); do $(MAKE) --no-print-directory runs/roadside/$$name; done
-	$(CROSSLANE) simulate scenarios/torrinhas/scenario-1.toml --strategy $(ROADSIDE_STRATEGIES) --seed 1..50 --records none --out runs/roadside/switched
-	$(LAB) roadside $(ROADSIDE:%=runs/roadside/%) runs/roadside/switched --out docs/results/roadside.md
+ROADSIDE_DRIVEN = $(if $(QUICK),,ten-100 ten-200 three-lte unit-dies unit-lies attacker)
+roadside: build lab ## simulate several roadside units over one radio, 50 seeds, and drive some, 5 seeds, into docs/results/roadside.md (hours; QUICK=1: simulated only)
+	@set -e; for name in $(ROADSIDE) $(ROADSIDE_DRIVEN:%=kernel/%); do $(MAKE) --no-print-directory runs/roadside/$$name; done
+	@set -e; for number in 1 2; do $(CROSSLANE) simulate scenarios/torrinhas/scenario-$$number.toml \
+	    --strategy $(ROADSIDE_STRATEGIES) --seed 1..50 --records all --out runs/roadside/torrinhas-$$number; done
+	$(LAB) roadside $(patsubst %,runs/roadside/%,$(ROADSIDE) torrinhas-1 torrinhas-2 $(ROADSIDE_DRIVEN:%=kernel/%)) --out docs/results/roadside.md
 
 ROADSIDE_STRATEGIES = kernel,kernel-tuned,hapanchak,threshold,torrinhas,oracle
+runs/roadside/kernel/%: FORCE
+	$(call say,driving roadside/$*)
+	$(CROSSLANE) drive scenarios/roadside/$*.toml --strategy kernel,kernel-tuned,threshold --seed 1..5 --records none --out $@
+
 runs/roadside/%: FORCE
 	$(call say,simulating roadside/$*)
 	$(CROSSLANE) simulate scenarios/roadside/$*.toml --strategy $(ROADSIDE_STRATEGIES) --seed 1..50 --records $(if $(filter fading,$*),all,none) --out $@

@@ -8,6 +8,7 @@ from importlib.resources import files
 WORST_DELAY = "delivery_delay_ms.max"
 HANDOVER_DELAY = "handover_delay_ms.max"
 GAP = "gap_ms.max"
+READ_GAP = "read_gap_ms.max"
 GOODPUT = "goodput_mbit_s"
 RECOVERY = "recovery_ms"
 LOST = "messages.lost"

@@ -32,7 +32,7 @@ from crosslane_lab.papers.torrinhas.results import (
 )
 from crosslane_lab.render.markdown import spread_text, table
 from crosslane_lab.render.svg import png
-from crosslane_lab.runs.catalog import GAP, GOODPUT
+from crosslane_lab.runs.catalog import GOODPUT, READ_GAP
 from crosslane_lab.runs.folder import Run
 from crosslane_lab.runs.frame import Spread
 
@@ -169,7 +169,7 @@ CLAIMS = (
     _change("RSU2 appears, its subflow comes", "rsu2", "subflow_established", BOTH.from_s, "created"),
     _change("RSU1 is gone, its subflow goes", "rsu1", "subflow_closed", SECOND.from_s, "removed"),
     _change("RSU3 appears, its subflow comes", "rsu3", "subflow_established", LAST.from_s, "created"),
-    Claim("V: longest pause", ONE, OURS, GAP, 1000.0, "at most", words="seamless; no number"),
+    Claim("V: longest pause", ONE, OURS, READ_GAP, 1000.0, "at most", words="seamless; no number"),
     _by_itself("rsu2", BOTH, "its SYN was sent again at 20.0 s, when RSU2 had just appeared"),
     _by_itself("rsu3", LAST, ""),
 )
@@ -219,7 +219,7 @@ def _table(results: Results, run: str, strategies: Sequence[str]) -> str:
     rows: list[list[str]] = []
     for strategy in strategies:
         cells = [_phase(results, run, strategy, phase) for phase in PHASES]
-        pause = results.spread(run, strategy, GAP)
+        pause = results.spread(run, strategy, READ_GAP)
         rows.append([f"`{strategy}`", *cells, spread_text(pause, "ms") if pause else DASH])
     return "\n".join(table(head, rows, compact=True))
 
