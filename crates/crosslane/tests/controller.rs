@@ -58,6 +58,15 @@ async fn serving(link: &mut Link, wanted: bool) {
     until(link, is).await;
 }
 
+/// The connection of unit 1, which serves the vehicle.
+async fn first_unit(gateway: &Gateway) -> Link {
+    let mut one = gateway.unit_link(1);
+    up(&mut one).await;
+    one.send(report(true, true));
+    serving(&mut one, true).await;
+    one
+}
+
 async fn down(link: &mut Link) -> String {
     until(link, |event| if let LinkEvent::Down(error) = event { Some(error.to_string()) } else { None }).await
 }
@@ -201,10 +210,7 @@ fn forged_garbled_and_unknown_messages_are_refused_and_counted_and_the_others_go
     let controller = gateway.start();
     gateway.inside(|| {
         runtime().block_on(async {
-            let mut one = gateway.unit_link(1);
-            up(&mut one).await;
-            one.send(report(true, true));
-            serving(&mut one, true).await;
+            let mut one = first_unit(&gateway).await;
         });
         send_raw(
             b"GET / HTTP/1.1\r\nHost: controller\r\n\r\n0123456789012345678901234567890123456789012345678901234567890",
@@ -255,10 +261,7 @@ fn a_flood_of_connections_is_limited_and_does_not_end_those_that_stand() {
     let _controller = gateway.start();
     gateway.inside(|| {
         runtime().block_on(async {
-            let mut one = gateway.unit_link(1);
-            up(&mut one).await;
-            one.send(report(true, true));
-            serving(&mut one, true).await;
+            let mut one = first_unit(&gateway).await;
             let flood: Vec<_> = (0..400).filter_map(|_| TcpStream::connect(LISTEN).ok()).collect();
             assert!(flood.len() > BURST_EACH as usize);
             // Not a keepalive of the standing connection is missed: it would be down after 3 s.

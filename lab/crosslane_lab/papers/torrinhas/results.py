@@ -34,7 +34,7 @@ class Driven:
 DRIVEN = {
     f"{scenario}-{congestion}": Driven(scenario, congestion, strategies, seeds)
     for congestion, strategies, seeds in (
-        ("lia", (OURS, "kernel", "kernel-tuned"), "1..5"),
+        ("lia", STRATEGIES, "1..5"),
         ("reno", (OURS,), "1..3"),
     )
     for scenario in (ONE, TWO)
