@@ -5,7 +5,6 @@
 //! of the kernel or as a sample.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -21,9 +20,16 @@ use crate::path::{PathId, PathSpec, PathState, Position, Sample, SampleKind};
 use crate::strategy::Strategy;
 use crate::time::Instant;
 use crate::wanted::{ConnectionClass, Wanted};
-use path::{Path, reason_for};
+use path::{Path, Reports, reason_for};
 
+mod changes;
 mod path;
+mod preference;
+mod view;
+
+pub use changes::{Change, Changed};
+pub use preference::Preferred;
+pub use view::{Argument, PathView};
 
 /// Maximum number of paths.
 pub const MAX_PATHS: usize = 16;
@@ -44,6 +50,9 @@ pub enum Input {
     AddPath(PathSpec, u8),
     /// A path is used no more.
     RemovePath(PathId),
+    /// A path carries alone while it is good, whatever the strategy wants; `None`: the
+    /// strategy decides again.
+    Prefer(Option<Preferred>),
 }
 
 impl From<Sample> for Input {
@@ -107,7 +116,8 @@ pub struct Agent {
     actuators: Vec<Box<dyn Actuator>>,
     wanted: Wanted,
     arrivals: Arrivals,
-    outputs: VecDeque<Output>,
+    preferred: Option<Preferred>,
+    reports: Reports,
 }
 
 impl Agent {
@@ -133,11 +143,13 @@ impl Agent {
         allocator: Box<dyn Allocator + Send>,
         actuators: Vec<Box<dyn Actuator>>,
     ) -> Agent {
-        let (arrivals, outputs) = (Arrivals::default(), VecDeque::new());
+        let (arrivals, reports) = (Arrivals::default(), Reports::default());
         let wanted = paths.iter().map(|_| PathState::Closed).collect();
-        let mut agent = Agent { paths: Vec::new(), assessors, allocator, actuators, wanted, arrivals, outputs };
+        let (paths_of, preferred) = (Vec::new(), None);
+        let mut agent =
+            Agent { paths: paths_of, assessors, allocator, actuators, wanted, arrivals, preferred, reports };
         for (spec, &rank) in paths.iter().zip(ranks) {
-            agent.place(spec, rank);
+            agent.place(Instant::ZERO, spec, rank);
         }
         agent
     }
@@ -187,9 +199,10 @@ impl Agent {
         (vacant < MAX_PATHS).then_some(PathId(vacant as u8))
     }
 
-    fn place(&mut self, spec: &PathSpec, rank: u8) -> Option<PathId> {
+    fn place(&mut self, now: Instant, spec: &PathSpec, rank: u8) -> Option<PathId> {
         let id = self.vacant()?;
-        let path = Path::new(spec, rank, (self.assessors)(id, spec));
+        self.reports.changes.forget(id);
+        let path = Path { believed: now, decided: now, ..Path::new(spec, rank, (self.assessors)(id, spec)) };
         match self.paths.get_mut(usize::from(id.0)) {
             Some(removed) => *removed = path,
             None => self.paths.push(path),
@@ -198,7 +211,7 @@ impl Agent {
     }
 
     fn add_path(&mut self, now: Instant, spec: PathSpec, rank: u8) {
-        if let Some(id) = self.place(&spec, rank) {
+        if let Some(id) = self.place(now, &spec, rank) {
             self.pass(now, &Event::PathAdded(id, spec));
             self.allocate(now, |_, _| Reason::plain("paths.add", "a path was added"));
         }
@@ -208,6 +221,7 @@ impl Agent {
     fn remove_path(&mut self, now: Instant, id: PathId) {
         let Some(path) = self.paths.get_mut(usize::from(id.0)).filter(|path| !path.removed) else { return };
         (path.removed, path.belief, path.assessors) = (true, Belief::Lost, Vec::new());
+        self.preferred.take_if(|preferred| preferred.path == id);
         let reason = Reason::plain("paths.remove", format!("{} was removed", path.name));
         self.allocate(now, |_, _| reason.clone());
         self.pass(now, &Event::Address { path: id, local: None, if_index: 0 });
@@ -228,7 +242,7 @@ impl Agent {
         for (id, found) in found {
             let Some(path) = self.paths.get_mut(usize::from(id.0)) else { continue };
             if path.belief == Belief::Unknown && path.state < found {
-                path.decide(id, found, Reason::plain("resync", "a subflow exists on it"), &mut self.outputs);
+                path.decide(now, id, found, Reason::plain("resync", "a subflow exists on it"), &mut self.reports);
                 self.wanted.set(id, found);
             }
         }
@@ -242,7 +256,7 @@ impl Agent {
             for assessor in &mut path.assessors {
                 assessor.advance(now);
                 while let Some(alarm) = assessor.poll_alarm() {
-                    self.outputs.push_back(Output::Alarm { path: id, alarm });
+                    self.reports.outputs.push_back(Output::Alarm { path: id, alarm });
                 }
                 while let Some(stalled) = assessor.poll_stalled() {
                     let event = Event::Stalled(id, stalled);
@@ -254,14 +268,15 @@ impl Agent {
                 continue;
             };
             if belief != path.belief {
-                (path.belief, path.reason) = (belief, reason.clone());
-                self.outputs.push_back(Output::Belief { path: id, belief, reason: reason.clone() });
+                let reason = reason.clone();
+                path.believe(now, id, belief, reason, &mut self.reports);
                 changed = Some(place);
             }
         }
         if let Some(changed) = changed {
             self.allocate(now, |paths, place| reason_for(paths, place, changed));
         }
+        self.end_preference(now);
         self.review(now);
     }
 
@@ -276,14 +291,18 @@ impl Agent {
     /// When a belief or what the allocator wants may change.
     fn deciding_wakeup(&self) -> Option<Instant> {
         let assessors = self.paths.iter().flat_map(|path| &path.assessors);
-        assessors.filter_map(|assessor| assessor.next_wakeup()).chain(self.allocator.next_wakeup()).min()
+        assessors
+            .filter_map(|assessor| assessor.next_wakeup())
+            .chain(self.allocator.next_wakeup())
+            .chain(self.preference_end())
+            .min()
     }
 
     fn on_demand(&mut self, now: Instant, demand: &Demand) {
         let paths: Vec<PathSupply> = self.paths.iter().map(Path::supply).collect();
         let reason = self.allocator.on_demand(now, demand, &paths);
         while let Some(admission) = self.allocator.poll_admission() {
-            self.outputs.push_back(Output::Admission(admission));
+            self.reports.outputs.push_back(Output::Admission(admission));
         }
         if let Some(reason) = reason {
             self.allocate(now, |_, _| reason.clone());
@@ -293,6 +312,7 @@ impl Agent {
     fn allocate(&mut self, now: Instant, why: impl Fn(&[Path], usize) -> Reason) {
         let inputs: Vec<PathInput> = self.paths.iter().map(Path::input).collect();
         let mut wanted = self.allocator.allocate(&inputs);
+        self.apply_preference(&mut wanted);
         for place in 0..self.paths.len() {
             let id = PathId(place as u8);
             if self.paths[place].removed {
@@ -301,7 +321,7 @@ impl Agent {
             let state = wanted.state(ConnectionClass::default(), id);
             if self.paths[place].state != state {
                 let reason = why(&self.paths, place);
-                self.paths[place].decide(id, state, reason, &mut self.outputs);
+                self.paths[place].decide(now, id, state, reason, &mut self.reports);
             }
         }
         self.wanted = wanted;
@@ -337,15 +357,16 @@ impl Engine for Agent {
             }
             Input::AddPath(spec, rank) => self.add_path(now, spec, rank),
             Input::RemovePath(path) => self.remove_path(now, path),
+            Input::Prefer(preferred) => self.prefer(now, preferred),
         }
     }
 
     fn poll(&mut self, now: Instant) -> Option<Output> {
-        if self.outputs.is_empty() && self.deciding_wakeup().is_some_and(|at| now >= at) {
+        if self.reports.outputs.is_empty() && self.deciding_wakeup().is_some_and(|at| now >= at) {
             self.assess(now);
         }
         let mut actuators = self.actuators.iter_mut();
-        self.outputs.pop_front().or_else(|| {
+        self.reports.outputs.pop_front().or_else(|| {
             actuators.find_map(|actuator| actuator.poll(now)).map(|output| match output {
                 actuator::Output::Command(command) => Output::Command(command),
                 actuator::Output::Notice(notice) => Output::Notice(notice),

@@ -17,6 +17,7 @@ pub mod mptcp;
 pub mod packet;
 pub mod parameters;
 pub mod path;
+pub mod reason;
 pub mod rng;
 pub mod roadside;
 pub mod strategy;

@@ -65,6 +65,18 @@ impl Wanted {
         states.for_each(|of_class| *of_class = state);
     }
 
+    /// Only this path carries, for all connections; the others that carried are in reserve.
+    pub(crate) fn prefer(&mut self, path: PathId) {
+        for states in &mut self.classes {
+            states.iter_mut().for_each(|state| *state = (*state).min(PathState::Backup));
+        }
+        self.set(path, PathState::Active);
+        if !self.order.is_empty() {
+            self.order.retain(|other| *other != path);
+            self.order.insert(0, path);
+        }
+    }
+
     /// Closes a path for all connections.
     pub(crate) fn close(&mut self, path: PathId) {
         self.set(path, PathState::Closed);

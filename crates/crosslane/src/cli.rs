@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::congestion_control::command as congestion_control;
-use crate::control::tunnel_command;
+use crate::control::{agent_command, tunnel_command};
 use crate::error::{Error, Result};
 use crate::{agent, catalog, check, controller, drive, import, keygen, output, receive, send, simulate};
 
@@ -27,6 +27,24 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
     },
+    /// Show a running agent: its paths with their states and why, connections, tunnel, problems.
+    Status(agent_command::Options),
+    /// Show the paths of a running agent with what is measured of each.
+    Links(agent_command::Options),
+    /// Show the connections that a running agent manages, with their subflows.
+    Connections(agent_command::Options),
+    /// Show a running agent until Ctrl-C: live on a terminal, else a line for each change.
+    Watch(agent_command::Options),
+    /// Show why a path or a connection is as it is: what speaks for it and against it, what happened last.
+    #[command(after_help = "Examples:\n  crosslane explain lte\n  crosslane explain 5b3a0c11")]
+    Explain(agent_command::Explain),
+    /// Let one path carry alone while it is good, with the others in reserve, whatever the strategy decides.
+    #[command(after_help = "Examples:\n  crosslane prefer wlan --for 10m\n  crosslane prefer --end")]
+    Prefer(agent_command::Prefer),
+    /// Change how a running agent uses its paths, until it restarts or reads its configuration again.
+    Mode(agent_command::UseMode),
+    /// Let a running agent read its configuration again; what flows is not interrupted.
+    Reload(agent_command::Options),
     /// Lead the home addresses of vehicles to the roadside units that serve them.
     Controller(controller::Options),
     /// Send files over all paths, each by its deadline, at minimum cost.
@@ -72,9 +90,12 @@ enum Command {
         /// The shell.
         shell: clap_complete::Shell,
     },
-    /// Print the manual page.
+    /// Print the manual page of the program or of a command.
     #[command(hide = true)]
-    Man,
+    Man {
+        /// The command.
+        command: Option<String>,
+    },
     /// Check that this machine can execute runs; started by `drive`.
     #[command(hide = true)]
     DriveProbe {
@@ -123,6 +144,14 @@ fn usage_error(error: &clap::Error) -> Error {
 fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Agent { config } => agent::run(&config).map(|()| ExitCode::SUCCESS),
+        Command::Status(options) => agent_command::status(&options).map(|()| ExitCode::SUCCESS),
+        Command::Links(options) => agent_command::links(&options).map(|()| ExitCode::SUCCESS),
+        Command::Connections(options) => agent_command::connections(&options).map(|()| ExitCode::SUCCESS),
+        Command::Watch(options) => agent_command::watch(&options).map(|()| ExitCode::SUCCESS),
+        Command::Explain(explain) => agent_command::explain(&explain).map(|()| ExitCode::SUCCESS),
+        Command::Prefer(prefer) => agent_command::prefer(&prefer).map(|()| ExitCode::SUCCESS),
+        Command::Mode(mode) => agent_command::use_mode(&mode).map(|()| ExitCode::SUCCESS),
+        Command::Reload(options) => agent_command::reload(&options).map(|()| ExitCode::SUCCESS),
         Command::Controller(options) => controller::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Send(options) => send::run(&options),
         Command::Receive(options) => receive::run(&options),
@@ -139,16 +168,24 @@ fn run(command: Command) -> Result<ExitCode> {
             clap_complete::generate(shell, &mut Cli::command(), "crosslane", &mut script);
             output::print("printing the completion script", script).map(|()| ExitCode::SUCCESS)
         }
-        Command::Man => man().map(|()| ExitCode::SUCCESS),
+        Command::Man { command } => man(command.as_deref()).map(|()| ExitCode::SUCCESS),
         Command::DriveProbe { bases } => drive::probe(&bases).map(|()| ExitCode::SUCCESS),
         Command::DriveRun { plan } => drive::run_one(&plan),
     }
 }
 
-fn man() -> Result<()> {
+fn man(command: Option<&str>) -> Result<()> {
     let attempt = "printing the manual page";
+    let mut program = Cli::command();
+    program.build();
+    let described = match command {
+        None => program,
+        Some(name) => program.find_subcommand(name).cloned().ok_or_else(|| {
+            Error::usage(attempt, format!("there is no command {name:?}"), "`crosslane --help` lists them")
+        })?,
+    };
     let mut page = Vec::new();
-    clap_mangen::Man::new(Cli::command()).render(&mut page).map_err(|cause| Error::failure(attempt, cause))?;
+    clap_mangen::Man::new(described).render(&mut page).map_err(|cause| Error::failure(attempt, cause))?;
     output::print(attempt, page)
 }
 

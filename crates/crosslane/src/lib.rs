@@ -12,6 +12,7 @@ pub mod congestion_control;
 pub mod control;
 pub mod controller;
 pub mod drive;
+mod durations;
 pub mod error;
 pub mod import;
 mod interrupt;

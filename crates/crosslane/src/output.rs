@@ -9,10 +9,16 @@ use crate::error::{Error, Result};
 /// Prints `text`; `attempt` names it in an error. A closed pipe (`| head`) is
 /// not an error.
 pub fn print(attempt: &str, text: impl AsRef<[u8]>) -> Result<()> {
+    print_more(attempt, text).map(drop)
+}
+
+/// The same; false if the reader is gone.
+pub fn print_more(attempt: &str, text: impl AsRef<[u8]>) -> Result<bool> {
     let mut stdout = stdout().lock();
     match stdout.write_all(text.as_ref()).and_then(|()| stdout.flush()) {
-        Err(cause) if cause.kind() != ErrorKind::BrokenPipe => Err(Error::failure(attempt, cause)),
-        _ => Ok(()),
+        Err(cause) if cause.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(cause) => Err(Error::failure(attempt, cause)),
+        Ok(()) => Ok(true),
     }
 }
 

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use crate::assess::{Belief, StalledSubflow};
+use crate::mptcp::manager::{ConnectionView, PathUse};
 use crate::mptcp::{self, ConnectionSnapshot, MeasuredSubflow, Notice, Refusal, Token};
 use crate::path::{PathId, PathSpec, PathState};
 use crate::time::Instant;
@@ -108,6 +109,22 @@ pub trait Actuator: Send {
     /// The subflows to measure.
     fn subflows(&self) -> Box<dyn Iterator<Item = MeasuredSubflow> + '_> {
         Box::new(core::iter::empty())
+    }
+
+    /// The connections that it manages, in the order of their tokens: at most `limit`, the
+    /// first the next one after a token.
+    fn connections(&self, _after: Option<Token>, _limit: usize) -> Vec<ConnectionView> {
+        Vec::new()
+    }
+
+    /// How a connection uses each path; `None`: it does not manage it.
+    fn path_uses(&self, _now: Instant, _token: Token) -> Option<Vec<PathUse>> {
+        None
+    }
+
+    /// Number of connections that it manages.
+    fn connection_count(&self) -> usize {
+        0
     }
 
     /// Number of connections since the start that are left to the kernel for lack of

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::{Actuator, Command, Event, Output, Verdict, Wanted};
 use crate::assess::{Belief, StalledSubflow};
-use crate::mptcp::manager::Manager;
+use crate::mptcp::manager::{ConnectionView, Manager, PathUse};
 use crate::mptcp::{MeasuredSubflow, Token};
 use crate::path::{PathId, PathState};
 use crate::time::Instant;
@@ -49,6 +49,18 @@ impl Actuator for Manager {
 
     fn subflows(&self) -> Box<dyn Iterator<Item = MeasuredSubflow> + '_> {
         Box::new(Manager::subflows(self))
+    }
+
+    fn connections(&self, after: Option<Token>, limit: usize) -> Vec<ConnectionView> {
+        self.views(after, limit)
+    }
+
+    fn path_uses(&self, now: Instant, token: Token) -> Option<Vec<PathUse>> {
+        Manager::path_uses(self, now, token)
+    }
+
+    fn connection_count(&self) -> usize {
+        Manager::connections(self)
     }
 
     fn left_out(&self) -> u64 {

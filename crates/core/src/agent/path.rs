@@ -7,10 +7,19 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::Output;
+use super::changes::{Changed, Changes};
 use crate::actuator::Verdict;
 use crate::allocate::{Latest, PathInput, PathSupply};
 use crate::assess::{Assessor, Belief, Reason};
 use crate::path::{PathId, PathSpec, PathState};
+use crate::time::Instant;
+
+/// What the agent reports: its outputs, and the last changes.
+#[derive(Default)]
+pub(super) struct Reports {
+    pub(super) outputs: VecDeque<Output>,
+    pub(super) changes: Changes,
+}
 
 #[derive(Default)]
 pub(super) struct Path {
@@ -20,9 +29,12 @@ pub(super) struct Path {
     pub(super) assessors: Vec<Box<dyn Assessor + Send>>,
     pub(super) belief: Belief,
     pub(super) reason: Reason,
+    /// When the belief changed.
+    pub(super) believed: Instant,
     pub(super) state: PathState,
-    /// The reason for its state, one sentence.
-    pub(super) state_reason: String,
+    pub(super) state_reason: Reason,
+    /// When the state changed.
+    pub(super) decided: Instant,
     pub(super) latest: Latest,
     pub(super) removed: bool,
 }
@@ -43,14 +55,21 @@ impl Path {
         Path { name: spec.name.clone(), rank, radio: spec.radio, assessors, ..Path::default() }
     }
 
-    pub(super) fn decide(&mut self, path: PathId, state: PathState, reason: Reason, outputs: &mut VecDeque<Output>) {
+    pub(super) fn believe(&mut self, now: Instant, path: PathId, belief: Belief, reason: Reason, to: &mut Reports) {
+        (self.belief, self.reason, self.believed) = (belief, reason.clone(), now);
+        to.changes.push(now, path, Changed::Belief(belief), reason.clone());
+        to.outputs.push_back(Output::Belief { path, belief, reason });
+    }
+
+    pub(super) fn decide(&mut self, now: Instant, path: PathId, state: PathState, reason: Reason, to: &mut Reports) {
         let was = core::mem::replace(&mut self.state, state);
-        self.state_reason.clone_from(&reason.text);
-        outputs.push_back(Output::Decision { path, state, was, reason });
+        (self.state_reason, self.decided) = (reason.clone(), now);
+        to.changes.push(now, path, Changed::State(state), reason.clone());
+        to.outputs.push_back(Output::Decision { path, state, was, reason });
     }
 
     pub(super) fn verdict(&self) -> Verdict<'_> {
-        Verdict { belief: self.belief, reason: &self.state_reason }
+        Verdict { belief: self.belief, reason: &self.state_reason.text }
     }
 
     pub(super) fn input(&self) -> PathInput {

@@ -29,6 +29,19 @@ pub enum Mode {
     Backup,
 }
 
+impl Mode {
+    /// All modes.
+    pub const ALL: [Mode; 2] = [Mode::Aggregate, Mode::Backup];
+
+    /// The name in configurations and records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mode::Aggregate => "aggregate",
+            Mode::Backup => "backup",
+        }
+    }
+}
+
 /// What an allocator knows of a path.
 #[derive(Clone, Copy, Debug)]
 pub struct PathInput {

@@ -3,11 +3,10 @@
 //! An assessor observes one path. It knows no other path, no demand and no allocator.
 
 use alloc::collections::VecDeque;
-use alloc::string::String;
-use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use crate::path::Sample;
+pub use crate::reason::Reason;
 use crate::time::{Duration, Instant};
 
 pub mod answers;
@@ -51,24 +50,6 @@ impl Belief {
             Belief::Lost => "lost",
             Belief::Stalled => "stalled",
         }
-    }
-}
-
-/// The reason for a belief or a decision.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Reason {
-    /// The rule that applied, e.g. `threshold.leave`.
-    pub rule: &'static str,
-    /// A sentence with the figures.
-    pub text: String,
-    /// The figures by name, with the unit as suffix.
-    pub inputs: Vec<(&'static str, f64)>,
-}
-
-impl Reason {
-    /// A reason without figures.
-    pub fn plain(rule: &'static str, text: impl Into<String>) -> Reason {
-        Reason { rule, text: text.into(), inputs: Vec::new() }
     }
 }
 

@@ -42,8 +42,10 @@ mod connection;
 mod entry;
 mod ids;
 mod plan;
+mod view;
 
 pub use connection::MAX_SUBFLOWS;
+pub use view::{ConnectionView, PathUse, SubflowView};
 
 /// Maximum number of managed connections; further ones are left to the kernel.
 pub const MAX_CONNECTIONS: usize = 1024;
@@ -258,11 +260,6 @@ impl Manager {
             return Some(self.budget.ready_at());
         }
         self.wakeups.first().map(|&(at, _)| at)
-    }
-
-    /// Number of managed connections.
-    pub fn connections(&self) -> usize {
-        self.connections.len()
     }
 
     /// Number of connections beyond the limit since the start; a lower bound, since a

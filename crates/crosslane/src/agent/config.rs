@@ -20,6 +20,7 @@ use crate::tunnel::config::TunnelConfig;
 
 pub mod cam;
 mod checks;
+pub mod reload;
 pub mod roadside;
 pub mod unit;
 
@@ -60,6 +61,9 @@ pub struct Config {
     /// A sentence for each key that the file has under a former name.
     #[serde(skip)]
     pub renamed: Vec<String>,
+    /// The file's tables, to compare with those of a later version.
+    #[serde(skip)]
+    tables: toml::Table,
 }
 
 /// A path.
@@ -109,6 +113,8 @@ pub struct Service {
     /// Group whose users may also send demand, besides root and the agent's own
     /// user; a name or a number.
     pub demands_group: Option<Spanned<String>>,
+    /// Group whose users may look at the agent and its tunnel, besides those; a name or a number.
+    pub view_group: Option<Spanned<String>>,
     /// Price of 10⁹ bytes over each path, in any currency; may be empty.
     pub cost_per_gb: BTreeMap<String, Spanned<f64>>,
 }
@@ -121,6 +127,7 @@ impl Default for Service {
             overlap_ms: Spanned::new(0..0, 10),
             demands: None,
             demands_group: None,
+            view_group: None,
             cost_per_gb: BTreeMap::new(),
         }
     }
@@ -210,6 +217,7 @@ fn parse(text: &str) -> Result<Config, Fault> {
         Fault { line: before + 1, cause, remedy }
     })?;
     config.renamed = renamed;
+    config.tables = text.parse().unwrap_or_default();
     Ok(config)
 }
 
@@ -286,6 +294,11 @@ impl Config {
             senders.stations.extend(path.stations.iter().map(|station| (*station, id)));
         }
         senders
+    }
+
+    /// Name of the strategy; a gateway has none.
+    pub fn strategy_name(&self) -> Option<&str> {
+        self.strategy_table.as_ref()?.get_ref().get("name")?.as_str()
     }
 
     /// Rank of each path in the user's preference, 0 first.

@@ -26,7 +26,7 @@ impl Embedded {
         let (report_ready, ready) = mpsc::channel();
         let drive = move || {
             runtime()?.block_on(async {
-                let driver = Driver::new(config, false)?;
+                let driver = Driver::new(config, None)?;
                 let _ = report_ready.send(());
                 // The channel carries no value; its closing ends the agent.
                 driver.run(async { drop(ended.await) }).await

@@ -99,6 +99,11 @@ impl Interfaces {
         former.map(|(path, local)| Event::FormerAddress { path, local }.into()).collect()
     }
 
+    /// Name of the interface of a path.
+    pub fn name(&self, path: PathId) -> &str {
+        self.wanted.get(usize::from(path.0)).map_or("", |wanted| &wanted.name)
+    }
+
     /// The address of a path, also while its interface is down.
     pub fn configured(&self, path: PathId) -> Option<IpAddr> {
         let (_, interface) = self.of(path)?;

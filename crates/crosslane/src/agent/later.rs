@@ -33,14 +33,16 @@ struct Wait {
     /// When the next attempt is due; none during an attempt.
     due: Option<Instant>,
     pause: Duration,
+    /// Why the last one failed.
+    fault: String,
 }
 
 impl Missing {
     /// Records a failed attempt; true if it was the first.
-    pub fn failed(&mut self, now: Instant, part: Part) -> bool {
+    pub fn failed(&mut self, now: Instant, part: Part, fault: String) -> bool {
         let first = !self.0.contains_key(&part);
-        let wait = self.0.entry(part).or_insert(Wait { due: None, pause: FIRST_PAUSE });
-        wait.due = Some(now + wait.pause);
+        let wait = self.0.entry(part).or_insert(Wait { due: None, pause: FIRST_PAUSE, fault: String::new() });
+        (wait.due, wait.fault) = (Some(now + wait.pause), fault);
         wait.pause = (wait.pause * 2).min(MAX_PAUSE);
         first
     }
@@ -56,6 +58,11 @@ impl Missing {
         self.0.iter_mut().filter_map(due).collect()
     }
 
+    /// Why each part is missing, a sentence each.
+    pub fn faults(&self) -> impl Iterator<Item = &str> {
+        self.0.values().map(|wait| wait.fault.as_str())
+    }
+
     /// When the next attempt is due.
     pub fn next_wakeup(&self) -> Option<Instant> {
         self.0.values().filter_map(|wait| wait.due).min()
@@ -69,7 +76,7 @@ mod tests {
     #[test]
     fn pauses_double_up_to_the_maximum_and_only_the_first_failure_is_the_first() {
         let (mut missing, mut now, mut pauses) = (Missing::default(), Instant::ZERO, Vec::new());
-        assert!(missing.failed(now, Part::Tunnel));
+        assert!(missing.failed(now, Part::Tunnel, String::new()));
         for _ in 0..8 {
             let due = missing.next_wakeup().expect("a retry is scheduled");
             pauses.push(due.since(now).as_millis());
@@ -77,7 +84,7 @@ mod tests {
             now = due;
             assert_eq!(missing.take_due(now), [Part::Tunnel]);
             assert_eq!(missing.next_wakeup(), None, "one attempt at a time");
-            assert!(!missing.failed(now, Part::Tunnel));
+            assert!(!missing.failed(now, Part::Tunnel, String::new()));
         }
         assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
         assert!(missing.resolve(Part::Tunnel) && !missing.resolve(Part::Tunnel));

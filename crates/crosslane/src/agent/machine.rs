@@ -15,6 +15,7 @@ use super::config::{Config, PathConfig};
 use super::unit::{NO_FORWARDING, forwards};
 use super::unit_tunnel;
 use crate::control::listener;
+use crate::control::server::Groups;
 use crate::error::Error;
 use crate::netlink::links::{self, Notice};
 use crate::netlink::{self, PathManager, selected_path_manager};
@@ -56,9 +57,12 @@ pub fn lacks(config: &Config) -> Vec<String> {
     }
     let (_, unknown) = trusted(&config.observe.vanetza_users);
     lacks.extend(unknown.into_iter().map(|user| format!("observe.vanetza_users names {user:?}, which is no user")));
-    let group = config.service.demands_group.as_ref().map(|group| group.get_ref().as_str());
-    if let Some(group) = group.filter(|name| self::group(name).is_none()) {
-        lacks.push(format!("service.demands_group names {group:?}, which is no group"));
+    let service = &config.service;
+    for (key, name) in [("demands_group", &service.demands_group), ("view_group", &service.view_group)] {
+        let name = name.as_ref().map(|name| name.get_ref().as_str());
+        if let Some(name) = name.filter(|name| group(name).is_none()) {
+            lacks.push(format!("service.{key} names {name:?}, which is no group"));
+        }
     }
     if config.unit.is_some() && forwards() == Some(false) {
         lacks.push(NO_FORWARDING.into());
@@ -127,8 +131,14 @@ fn user(name: &str) -> Option<u32> {
     name.parse().ok().or_else(|| Some(User::from_name(name).ok()??.uid.as_raw()))
 }
 
+/// The groups of the configuration that exist.
+pub fn groups(config: &Config) -> Groups {
+    let id = |name: &Option<Spanned<String>>| name.as_ref().and_then(|name| group(name.get_ref()));
+    Groups { senders: id(&config.service.demands_group), viewers: id(&config.service.view_group) }
+}
+
 /// The id of a group given by name or number.
-pub fn group(name: &str) -> Option<u32> {
+fn group(name: &str) -> Option<u32> {
     name.parse().ok().or_else(|| Some(Group::from_name(name).ok()??.gid.as_raw()))
 }
 

@@ -2,17 +2,18 @@
 //! engine, and carries out the engine's outputs.
 
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crosslane_core::actuator::{self, Command};
 use crosslane_core::agent::{Agent, Input, Output};
+use crosslane_core::allocate::Mode;
 use crosslane_core::engine::Engine;
 use crosslane_core::mptcp::Event;
 use crosslane_core::path::{PathSpec, Sample, SampleKind};
 use crosslane_core::strategy::threshold;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Interval;
 
 use crate::clock::{Clock, monotonic_ns};
@@ -23,6 +24,7 @@ use crate::netlink::links::{self, Notice};
 use crate::netlink::{EventError, PathManager, Stream, path_manager};
 use crate::observe::{self, Observation, Observed, Observer};
 
+mod changes;
 mod commands;
 pub mod config;
 mod counters;
@@ -35,6 +37,7 @@ pub mod machine;
 pub mod own_cams;
 mod parts;
 pub mod ready;
+mod reports;
 mod requests;
 mod roadside;
 mod sources;
@@ -77,7 +80,8 @@ pub fn run(file: &Path) -> Result<()> {
         let waiting = |cause| Error::failure("waiting for signals", cause);
         let mut terminate = signal(SignalKind::terminate()).map_err(waiting)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(waiting)?;
-        let driver = Driver::new(config, true)?;
+        let mut driver = Driver::new(config, Some(file.into()))?;
+        driver.hangup = Some(signal(SignalKind::hangup()).map_err(waiting)?);
         ready::notify(ready::READY);
         driver
             .run(async {
@@ -123,18 +127,21 @@ struct Driver {
     resolving: Option<Resolving>,
     /// Path manager of new connections at the last check.
     path_manager: Option<PathManager>,
-    /// Whether notes also go to standard error.
-    notes_to_stderr: bool,
+    /// Its configuration file; `None`: it runs in another program. Without one, no note goes to standard error.
+    file: Option<PathBuf>,
+    /// How the paths are used together.
+    mode: Mode,
+    /// Signals to read the configuration again.
+    hangup: Option<Signal>,
     poller: SubflowPoller,
     counters: InterfaceCounters,
 }
 
 impl Driver {
-    fn new(config: Config, notes_to_stderr: bool) -> Result<Driver> {
+    fn new(config: Config, file: Option<PathBuf>) -> Result<Driver> {
         let starting = |cause: &dyn std::fmt::Display| Error::failure("starting the agent", cause);
         let clock = Clock::since(monotonic_ns());
         let journal = Journal::open(&config, clock);
-        let group = config.service.demands_group.as_ref().and_then(|group| machine::group(group.get_ref()));
         let specs: Vec<PathSpec> = config.paths.iter().map(|path| path.get_ref().spec()).collect();
         // Only a gateway has no strategy, and it has no path to use one on.
         let strategy = config.strategy.clone().unwrap_or_else(|| Arc::new(threshold::Params::default()));
@@ -154,11 +161,13 @@ impl Driver {
             notices: notices.into_stream().map_err(|cause| starting(&cause))?,
             interfaces: Interfaces::new(&config),
             observers: Vec::new(),
-            control: Server::new(clock, group),
+            control: Server::new(clock, machine::groups(&config)),
             missing: Missing::default(),
             resolving: None,
             path_manager: None,
-            notes_to_stderr,
+            file,
+            mode: config.service.mode,
+            hangup: None,
             counters: InterfaceCounters::open(&config),
             poller: SubflowPoller::new(Duration::from_millis(u64::from(*config.observe.transport_period_ms.get_ref()))),
             config,
@@ -167,6 +176,7 @@ impl Driver {
         driver.start_home();
         driver.start_unit();
         driver.set_up_all();
+        driver.listen_as_agent();
         driver.start_own_cams();
         for notice in present {
             driver.notice(&notice);
@@ -225,6 +235,7 @@ impl Driver {
                 answer = or_pending(self.resolving.as_mut().map(Resolving::answer)) => self.resolved(answer),
                 () = or_pending(retry.map(tokio::time::sleep)) => self.retry(),
                 _ = checks.tick() => self.periodic_check(),
+                _ = or_pending(self.hangup.as_mut().map(Signal::recv)) => self.on_hangup(),
                 // Last, so that a client that writes continuously starves nothing else.
                 update = self.control.next() => self.control(&update),
             }

@@ -75,7 +75,7 @@ impl Driver {
     }
 
     fn set_missing(&mut self, part: Part, fault: &Error) {
-        if self.missing.failed(self.clock.now(), part) {
+        if self.missing.failed(self.clock.now(), part, fault.to_string()) {
             self.note_to_user(&format!("{fault}; the agent continues without it and retries until it works"));
         }
     }
@@ -152,7 +152,7 @@ impl Driver {
         self.check_units();
         self.check_home();
         self.check_unit();
-        if !self.notes_to_stderr || self.mptcp.is_none() || self.config.paths.is_empty() {
+        if self.file.is_none() || self.mptcp.is_none() || self.config.paths.is_empty() {
             return;
         }
         let Ok(selected) = selected_path_manager() else { return };
@@ -168,7 +168,7 @@ impl Driver {
 
     pub(super) fn note_to_user(&mut self, sentence: &str) {
         self.journal.note(sentence);
-        if self.notes_to_stderr {
+        if self.file.is_some() {
             eprintln!("crosslane: {sentence}");
         }
     }

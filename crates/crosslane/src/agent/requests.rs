@@ -3,9 +3,11 @@
 use crosslane_core::agent::Input;
 
 use super::Driver;
+use crate::control::protocol::AgentRequest;
+use crate::control::report::Report;
 use crate::control::server::{TunnelRequest, Update};
 use crate::control::status::Tunnels;
-use crate::error::Error;
+use crate::error::{Error, Result};
 
 impl Driver {
     /// Acknowledged bytes are considered at the next poll of the transport.
@@ -15,6 +17,30 @@ impl Driver {
             self.pass_demand();
         }
         update.requests.iter().for_each(|request| self.answer(request));
+        for question in &update.questions {
+            let report = self.report(&question.request);
+            self.control.answer_agent(question, report);
+        }
+    }
+
+    /// An agent in another program is that program's.
+    pub(super) fn listen_as_agent(&mut self) {
+        if self.file.is_some()
+            && let Err(fault) = self.control.listen_as_agent()
+        {
+            self.journal.fault(&fault);
+        }
+    }
+
+    fn report(&mut self, request: &AgentRequest) -> Result<Report> {
+        Ok(match request {
+            AgentRequest::Status => Report::Status(Box::new(self.agent_status())),
+            AgentRequest::Connections { after } => Report::Connections(self.connection_page(*after)),
+            AgentRequest::Explain(what) => Report::Explanation(self.explain(what)?),
+            AgentRequest::Prefer { path, for_s } => Report::Done(self.prefer(path.as_deref(), *for_s)?),
+            AgentRequest::Mode(mode) => Report::Done(self.use_mode(*mode)),
+            AgentRequest::Reload => Report::Done(self.reload()?),
+        })
     }
 
     fn answer(&mut self, request: &TunnelRequest) {

@@ -261,7 +261,6 @@ impl Driver {
 
     fn open_slot(&mut self, slot: u8, station: u32, reason: &Reason) {
         let (Some(roadside), Some(path)) = (&mut self.roadside, self.engine.vacant()) else { return };
-        let config = roadside.config.clone();
         let unit = roadside.directory.unit(station).cloned();
         let Some((net, unit)) = unit.and_then(|unit| Some((unit.net()?, unit))) else { return };
         roadside.slots.insert(slot, Slot { unit: unit.clone(), path, tunnel: None, is_reported: false });
@@ -277,7 +276,7 @@ impl Driver {
             if_index: 0,
             radio: Some(UNITS_RADIO),
         };
-        self.handle(Input::AddPath(spec, config.unit_rank()));
+        self.handle(Input::AddPath(spec, self.config.unit_rank()));
         if let Some(sample) = first {
             self.handle(sample.into());
         }

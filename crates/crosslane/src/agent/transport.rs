@@ -107,6 +107,16 @@ impl SubflowPoller {
         }
     }
 
+    /// The period of polls from now on.
+    pub(super) fn set_period(&mut self, period_ms: u32) {
+        self.period = Duration::from_millis(u64::from(period_ms));
+    }
+
+    /// The last statistics of a subflow, by its local and remote address.
+    pub(super) fn transport(&self, local: SocketAddr, remote: SocketAddr) -> Option<&Transport> {
+        self.known.get(&(local, remote)).map(|known| &known.transport)
+    }
+
     /// When to read the interfaces' counters; `None` with few active subflows.
     pub(super) fn count_at(&self) -> Option<Instant> {
         (self.busy >= CROWD).then_some(self.count_at)

@@ -16,7 +16,7 @@ use super::protocol::{
     Inbox, READ_BYTES, Reply, UNITS, address, flush, tunnel_name, write_demand, write_tunnel_request,
 };
 use super::status::{Status, Tunnels, UnitStatus};
-use super::trust::trust;
+use super::trust::{Groups, trust};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::tunnel::config::interface;
@@ -94,8 +94,10 @@ impl AsFd for Agent {
     }
 }
 
-fn connect(name: &str) -> io::Result<UnixStream> {
+pub(super) fn connect(name: &str) -> io::Result<UnixStream> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // An agent that hangs accepts no connection once its queue is full.
+    socket.set_write_timeout(Some(REPLY_TIMEOUT))?;
     socket.connect(&address(name)?)?;
     Ok(OwnedFd::from(socket).into())
 }
@@ -164,11 +166,16 @@ pub fn query<T: DeserializeOwned>(name: &str, attempt: &str, remedy: &str, reque
         _ => Error::usage(attempt, cause, remedy),
     })?;
     // An abstract name is free to every program of the namespace.
-    trust(&stream, None).map_err(|user| {
+    trust(&stream, Groups::default()).map_err(|user| {
         let cause = format!("{user} runs it, or another program at its address");
         Error::usage(attempt, cause, "run this command as that user")
     })?;
-    match exchange(&stream, request) {
+    exchange(&stream, attempt, request)
+}
+
+/// The status, or the error message of a rejection.
+pub(super) fn exchange<T: DeserializeOwned>(stream: &UnixStream, attempt: &str, request: &[u8]) -> Result<T> {
+    match read_answer(stream, request) {
         Ok(Ok(status)) => Ok(status),
         Ok(Err(rejection)) => Err(Error::message(rejection, 2)),
         Err(cause) => {
@@ -181,17 +188,19 @@ pub fn query<T: DeserializeOwned>(name: &str, attempt: &str, remedy: &str, reque
     }
 }
 
-/// The status, or the error message of a rejection.
-fn exchange<T: DeserializeOwned>(mut stream: &UnixStream, request: &[u8]) -> io::Result<Result<T, String>> {
+fn read_answer<T: DeserializeOwned>(mut stream: &UnixStream, request: &[u8]) -> io::Result<Result<T, String>> {
     stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
     // An agent that rejects us may have replied and closed the connection already.
     drop(stream.write_all(request));
-    for line in BufReader::new(stream.take(MAX_REPLY_BYTES)).split(b'\n') {
-        match serde_json::from_slice(&line?)? {
+    let mut reader = BufReader::new(stream.take(MAX_REPLY_BYTES));
+    let mut line = Vec::new();
+    while reader.read_until(b'\n', &mut line)? > 0 && line.last() == Some(&b'\n') {
+        match serde_json::from_slice(&line)? {
             Answer::Status(status) => return Ok(Ok(status)),
             Answer::Rejected { error } => return Ok(Err(error)),
-            Answer::Other(_) => {}
+            Answer::Other(_) => line.clear(),
         }
     }
-    Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection"))
+    let cause = if line.is_empty() { "it closed the connection" } else { "it closed the connection within its answer" };
+    Err(io::Error::new(io::ErrorKind::UnexpectedEof, cause))
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsFd;
 
+use crosslane_core::allocate;
 use crosslane_core::demand::{MAX_OBJECTS, Object};
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::Mode;
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use socket2::{SockAddr, SockRef};
 
 use super::demand_table::DemandTable;
+use super::report::{Report, TokenName};
 
 /// Longest line, in bytes, without the line break: 64 objects take less than 12,000.
 pub const MAX_LINE_BYTES: usize = 65_536;
@@ -68,6 +70,42 @@ pub(super) enum Request {
     Demand(Vec<Object>),
     /// The status of the tunnel, after a change of its mode if there is one.
     Tunnel(Option<Mode>),
+    /// A request about the agent.
+    Agent(AgentRequest),
+}
+
+impl Request {
+    /// Whether it changes the agent.
+    pub(super) fn is_change(&self) -> bool {
+        use AgentRequest::{Mode, Prefer, Reload};
+        matches!(self, Request::Tunnel(Some(_)) | Request::Agent(Prefer { .. } | Mode(_) | Reload))
+    }
+}
+
+/// A request about the agent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum AgentRequest {
+    /// How it is.
+    Status,
+    /// Its connections, from the next one after a token on.
+    Connections {
+        /// The token; `None`: from the first on.
+        after: Option<TokenName>,
+    },
+    /// Why a path or a connection is as it is: the path's name, or the connection's token.
+    Explain(String),
+    /// A path is to carry alone while it is good.
+    Prefer {
+        /// The path; `None`: the strategy decides again.
+        path: Option<String>,
+        /// For how long; `None`: until another request.
+        for_s: Option<f64>,
+    },
+    /// How the paths are used together.
+    Mode(allocate::Mode),
+    /// The configuration is to be read again.
+    Reload,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -79,6 +117,8 @@ struct RequestLine {
     objects: Option<Vec<ObjectLine>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mode: Option<Mode>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<AgentRequest>,
 }
 
 /// Times are ns of CLOCK_MONOTONIC.
@@ -109,6 +149,10 @@ pub(super) fn write_tunnel_request(mode: Option<Mode>) -> Vec<u8> {
     line(&RequestLine { mode, ..RequestLine::default() })
 }
 
+pub(super) fn write_agent_request(request: &AgentRequest) -> Vec<u8> {
+    line(&RequestLine { version: Some(VERSION), request: Some(request.clone()), ..RequestLine::default() })
+}
+
 /// Parses a client's line; the times of objects are since `origin_ns`.
 ///
 /// # Errors
@@ -122,9 +166,12 @@ pub(super) fn read_request(line: &[u8], origin_ns: u64) -> Result<Request, Strin
         RequestLine { version: Some(version), .. } if version != VERSION => {
             Err(format!("the agent's protocol has version {VERSION}, not {version}"))
         }
-        RequestLine { objects: Some(_), mode: Some(_), .. } => Err("a line has both `objects` and `mode`".into()),
-        RequestLine { objects: Some(objects), .. } => demand(objects, origin_ns).map(Request::Demand),
-        RequestLine { mode, .. } => Ok(Request::Tunnel(mode)),
+        RequestLine { objects: Some(objects), mode: None, request: None, .. } => {
+            demand(objects, origin_ns).map(Request::Demand)
+        }
+        RequestLine { objects: None, mode, request: None, .. } => Ok(Request::Tunnel(mode)),
+        RequestLine { objects: None, mode: None, request: Some(request), .. } => Ok(Request::Agent(request)),
+        _ => Err("a line has more than one of `objects`, `mode` and `request`".into()),
     }
 }
 
@@ -157,6 +204,7 @@ pub fn read_anything(stream: &[u8], part: usize) {
                 let encoded = match &request {
                     Request::Demand(objects) => write_demand(objects, 1_000_000),
                     Request::Tunnel(mode) => write_tunnel_request(*mode),
+                    Request::Agent(request) => write_agent_request(request),
                 };
                 let decoded = read_request(encoded.trim_ascii_end(), 1_000_000);
                 assert_eq!(decoded.as_ref(), Ok(&request), "encoding and decoding are inverse");
@@ -165,6 +213,7 @@ pub fn read_anything(stream: &[u8], part: usize) {
                 }
             }
             let _ = serde_json::from_slice::<Reply>(&line);
+            let _ = serde_json::from_slice::<Report>(&line);
         }
         let demand = table.demand(&[1.0]);
         assert!(demand.objects.len() <= MAX_OBJECTS && demand.objects.is_sorted_by_key(|object| object.deadline));
@@ -184,6 +233,9 @@ pub(super) fn line(value: &impl Serialize) -> Vec<u8> {
 pub(super) fn tunnel_name(interface: &str) -> String {
     format!("@crosslane/{interface}")
 }
+
+/// Beginning of the names of all agents' sockets; the process id follows.
+pub(super) const AGENTS: &str = "@crosslane/agent/";
 
 /// The agent's address: a file, or after `@` an abstract name, which belongs to
 /// the network namespace.

@@ -15,10 +15,12 @@ use tokio::net::UnixStream;
 use super::demand_table::DemandTable;
 use super::listener::{Listener, listen};
 use super::protocol::{
-    AdmissionReport, Inbox, MAX_CLIENTS, MAX_LINE_BYTES, READ_BYTES, RESERVED_CLIENTS, Reply, Request, flush, line,
-    read_request, tunnel_name,
+    AGENTS, AdmissionReport, AgentRequest, Inbox, MAX_CLIENTS, MAX_LINE_BYTES, READ_BYTES, RESERVED_CLIENTS, Reply,
+    Request, flush, line, read_request, tunnel_name,
 };
+use super::report::Report;
 use super::status::Tunnels;
+pub use super::trust::Groups;
 use super::trust::{Trust, trust};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -30,7 +32,7 @@ const ATTEMPT: &str = "requesting from the agent";
 pub struct Server {
     listeners: Vec<Listener>,
     clock: Clock,
-    group: Option<u32>,
+    groups: Groups,
     /// Price of a byte over each path; none: no demand is accepted.
     unit_costs: Option<Vec<f64>>,
     clients: BTreeMap<u64, Client>,
@@ -45,6 +47,8 @@ pub struct Update {
     pub demand_changed: bool,
     /// Requests to [answer](Server::answer), at most one of each client: what it requests at once is answered once.
     pub requests: Vec<TunnelRequest>,
+    /// Requests about the agent to [answer](Server::answer_agent), at most one of each client.
+    pub questions: Vec<Question>,
     /// Errors in what was received, a sentence each.
     pub faults: Vec<String>,
 }
@@ -57,11 +61,38 @@ pub struct TunnelRequest {
     pub mode: Option<Mode>,
 }
 
+/// A client has a request about the agent.
+#[derive(Debug)]
+pub struct Question {
+    client: u64,
+    /// The request.
+    pub request: AgentRequest,
+}
+
 impl Server {
-    /// A server that does not listen yet. `group` may read, and report demand, besides root and this user.
-    pub fn new(clock: Clock, group: Option<u32>) -> Server {
+    /// A server that does not listen yet.
+    pub fn new(clock: Clock, groups: Groups) -> Server {
         let (listeners, clients, table) = (Vec::new(), BTreeMap::new(), DemandTable::default());
-        Server { listeners, clock, group, unit_costs: None, clients, next: 0, table }
+        Server { listeners, clock, groups, unit_costs: None, clients, next: 0, table }
+    }
+
+    /// Listens for requests about this agent, at a name of the network namespace with its process id.
+    ///
+    /// # Errors
+    /// Another process listens there.
+    pub fn listen_as_agent(&mut self) -> Result<()> {
+        let name = format!("{AGENTS}{}", std::process::id());
+        self.listen(&name, "end the process that listens at this name; the agent works without `crosslane status`")
+    }
+
+    /// Replaces the groups for the clients to come.
+    pub fn set_groups(&mut self, groups: Groups) {
+        self.groups = groups;
+    }
+
+    /// Replaces the prices, if demand is accepted.
+    pub fn set_unit_costs(&mut self, unit_costs: Vec<f64>) {
+        self.unit_costs.as_mut().into_iter().for_each(|present| present.clone_from(&unit_costs));
     }
 
     /// Listens for demand at a name as in `service.demands`; `unit_costs` are in the order of the paths. Must be
@@ -87,7 +118,7 @@ impl Server {
 
     fn listen(&mut self, name: &str, remedy: &str) -> Result<()> {
         let failed = |cause| Error::failure(format!("listening on {name}"), cause).with_remedy(remedy);
-        self.listeners.push(listen(name, self.group).map_err(failed)?);
+        self.listeners.push(listen(name, self.groups.senders).map_err(failed)?);
         Ok(())
     }
 
@@ -145,9 +176,18 @@ impl Server {
 
     /// Sends the status, or why the request is rejected. The client may have gone.
     pub fn answer(&mut self, request: &TunnelRequest, status: Result<Tunnels>) {
-        let Some(client) = self.clients.get_mut(&request.client) else { return };
-        match status {
-            Ok(status) => client.send(&status),
+        self.send(request.client, status);
+    }
+
+    /// Sends the report, or why the request is rejected. The client may have gone.
+    pub fn answer_agent(&mut self, question: &Question, report: Result<Report>) {
+        self.send(question.client, report);
+    }
+
+    fn send(&mut self, client: u64, reply: Result<impl Serialize>) {
+        let Some(client) = self.clients.get_mut(&client) else { return };
+        match reply {
+            Ok(reply) => client.send(&reply),
             Err(rejection) => client.send(&Reply::Error(rejection.to_string())),
         }
     }
@@ -168,12 +208,13 @@ impl Server {
     /// # Errors
     /// Why it was rejected, as it was sent.
     fn admit_client(&mut self, stream: UnixStream) -> Result<(), String> {
-        let trust = trust(&stream, self.group);
+        let trust = trust(&stream, self.groups);
         let places = if trust == Ok(Trust::Owner) { MAX_CLIENTS + RESERVED_CLIENTS } else { MAX_CLIENTS };
         let (inbox, outbox) = (Inbox::default(), Vec::new());
-        let mut client = Client { stream, trust: Trust::Group, inbox, outbox, backlog: None, states: None };
+        let mut client = Client { stream, trust: Trust::Viewer, inbox, outbox, backlog: None, states: None };
         client.trust = trust.map_err(|user| {
-            let cause = format!("{user} is neither root, nor the agent's, nor of service.demands_group");
+            let cause =
+                format!("{user} is neither root, nor the agent's, nor of service.demands_group or service.view_group");
             client.reject(cause, "run this program as one of them, as with `sudo`")
         })?;
         if self.clients.len() >= places {
@@ -191,12 +232,23 @@ impl Server {
                 Ok(Request::Demand(_)) if self.unit_costs.is_none() => {
                     ("it accepts no demand".into(), "set service.demands in its configuration")
                 }
+                Ok(Request::Demand(_)) if of.trust == Trust::Viewer => {
+                    let cause = "only root, the agent's own user and service.demands_group may announce demands";
+                    (cause.into(), "run this program as one of them")
+                }
                 Ok(Request::Demand(objects)) => {
                     update.demand_changed |= self.table.replace(client, objects);
                     continue;
                 }
-                Ok(Request::Tunnel(Some(_))) if of.trust != Trust::Owner => {
+                Ok(request) if request.is_change() && of.trust != Trust::Owner => {
                     ("only root and the agent's own user may change it".into(), "run this command as one of them")
+                }
+                Ok(Request::Agent(_)) if update.questions.iter().any(|question| question.client == client) => {
+                    ("a request before the answer to the last one".into(), "await each answer")
+                }
+                Ok(Request::Agent(request)) => {
+                    update.questions.push(Question { client, request });
+                    continue;
                 }
                 Ok(Request::Tunnel(mode)) => {
                     match update.requests.iter_mut().find(|request| request.client == client) {

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::listener::{Listener, listen};
 use super::protocol::{MAX_CLIENTS, MAX_LINE_BYTES, Reply, line};
-use super::trust::trust;
+use super::trust::{Groups, trust};
 
 /// Longest time for a client's request, and for it to read the answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -77,7 +77,7 @@ async fn accept(listener: Listener, requests: mpsc::Sender<StatusRequest>) {
 
 /// Answers each line of a client until it closes the connection.
 async fn serve(mut stream: UnixStream, requests: mpsc::Sender<StatusRequest>) -> io::Result<()> {
-    if let Err(user) = trust(&stream, None) {
+    if let Err(user) = trust(&stream, Groups::default()) {
         let sentence = format!(
             "while requesting the status: {user} is neither root nor the user of the program; run \
                                 this command as one of them"

@@ -1,4 +1,5 @@
 //! The socket's rules.
 
+mod agent;
 mod demands;
 mod tunnel;

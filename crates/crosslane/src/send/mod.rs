@@ -10,6 +10,7 @@ use crosslane_core::transfer::Late;
 use socket2::Socket;
 
 use crate::clock::Clock;
+use crate::durations::duration;
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::transfer::connection::{self, How};
@@ -47,7 +48,7 @@ pub struct Options {
     #[arg(long, default_value = "give-up", value_parser = plan::late())]
     late: Late,
     /// Interval at which the files are generated, one after another; without it, all at once.
-    #[arg(long, value_name = "TIME", value_parser = plan::duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     every: Option<Duration>,
     /// Socket of the agent that manages the paths; default: `/run/crosslane/demands.sock` if an agent answers there.
     #[arg(long, value_name = "SOCKET")]

@@ -13,6 +13,7 @@ use nix::net::if_::{if_nameindex, if_nametoindex};
 
 use super::Options;
 use crate::clock;
+use crate::durations::{MAX_TIME, duration};
 use crate::error::{Error, Result};
 use crate::transfer::PORT;
 use crate::transfer::files::{FileContent, Upload};
@@ -32,27 +33,7 @@ pub(super) struct Price {
     pub per_gb: f64,
 }
 
-const MAX_TIME: Duration = Duration::from_secs(10_000 * 3600);
 const READING: &str = "reading the command line";
-
-/// `10s`, `500ms`, `2m`, `1h`.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let split = text.find(|letter: char| !(letter.is_ascii_digit() || letter == '.')).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let unit_s = match unit {
-        "ms" => 0.001,
-        "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(format!("{text:?} is not a time; write 10s, 500ms, 2m or 1h")),
-    };
-    let number: f64 = number.parse().map_err(|_| format!("{number:?} is not a number; write 10s, 500ms, 2m or 1h"))?;
-    match number * unit_s {
-        0.0 => Err("the time is 0; give more than 0".into()),
-        seconds if seconds > MAX_TIME.as_secs_f64() => Err("give at most 10000h".into()),
-        seconds => Ok(Duration::from_secs_f64(seconds)),
-    }
-}
 
 /// A duration, or a time as in RFC 3339.
 pub(super) fn deadline(text: &str) -> Result<Deadline, String> {
@@ -213,16 +194,6 @@ fn interface_names() -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_have_a_unit_and_are_above_zero() {
-        for (text, milliseconds) in [("10s", 10_000), ("500ms", 500), ("1.5m", 90_000), ("1h", 3_600_000)] {
-            assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
-        }
-        for text in ["", "10", "s", "0s", "-1s", "1.2.3s", "1e3s", "20000h", "9999999999999999999999h"] {
-            assert!(duration(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn a_deadline_is_a_time_from_now_or_a_time_of_day() {

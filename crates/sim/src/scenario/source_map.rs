@@ -146,7 +146,7 @@ fn in_our_words(message: &str) -> (String, String) {
 }
 
 /// A remedy that names the most similar of the known words, or all of them.
-pub(super) fn did_you_mean<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
+pub fn did_you_mean<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
     let longer = known.iter().find(|other| other.starts_with(word));
     let nearest = known.iter().min_by_key(|other| levenshtein(word, other));

@@ -15,6 +15,7 @@ use crate::time::{Duration, Instant};
 use crate::wanted::ConnectionClass;
 
 mod closing;
+mod view;
 
 /// Maximum number of the peer's addresses per connection (RFC 8684 allows 255).
 const MAX_REMOTES: usize = 8;

@@ -26,6 +26,15 @@ impl Entry {
         self.closing_since.is_some()
     }
 
+    /// Active or backup; closed while it is being closed.
+    pub fn state(&self) -> PathState {
+        match (self.is_closing(), self.subflow.backup) {
+            (true, _) => PathState::Closed,
+            (_, true) => PathState::Backup,
+            (_, false) => PathState::Active,
+        }
+    }
+
     pub fn carries(&self) -> bool {
         !self.is_closing() && !self.subflow.backup
     }

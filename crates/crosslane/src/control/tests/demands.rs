@@ -22,7 +22,7 @@ use tempfile::TempDir;
 use super::super::client::Agent;
 use super::super::demand_table::DemandTable;
 use super::super::protocol::*;
-use super::super::server::{Server, Update};
+use super::super::server::{Groups, Server, Update};
 use crate::clock::Clock;
 
 /// Backlog limit of one path whose rate is unknown.
@@ -38,7 +38,7 @@ fn with<T>(test: impl AsyncFnOnce() -> T) -> T {
 }
 
 fn listening(name: &str, clock: Clock, group: Option<u32>) -> crate::error::Result<Server> {
-    let mut server = Server::new(clock, group);
+    let mut server = Server::new(clock, Groups { senders: group, viewers: None });
     server.listen_for_demands(name, vec![0.0, 1.0]).map(|()| server)
 }
 
@@ -163,7 +163,7 @@ fn an_invalid_demand_is_answered_with_an_error_and_the_connection_is_closed() {
         ("\u{fffd}\0\u{7f}", "expected value"),
         ("{\"objects\":[]}x", "trailing"),
         ("{\"objects\":[],\"price\":1}", "unknown field `price`"),
-        ("{\"objects\":[],\"mode\":\"redundant\"}", "both `objects` and `mode`"),
+        ("{\"objects\":[],\"mode\":\"redundant\"}", "more than one of `objects`, `mode` and `request`"),
         ("{\"version\":2,\"objects\":[]}", "has version 1, not 2"),
         ("{\"objects\":[{\"number\":-1}]}", "invalid value: integer `-1`"),
         (&format!("{{\"objects\":[{},{}]}}", plain(3), plain(3)), "object 3 is listed twice"),

@@ -11,7 +11,7 @@ use crosslane_core::tunnel::Mode;
 
 use super::super::client::query_tunnel;
 use super::super::protocol::{MAX_CLIENTS, MAX_LINE_BYTES, RESERVED_CLIENTS, Reply};
-use super::super::server::Server;
+use super::super::server::{Groups, Server};
 use super::super::status::{PeerStatus, Status, Tunnels, UnitStatus, path_name};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -68,7 +68,7 @@ fn answered_by<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-        let mut server = Server::new(Clock::start(), group);
+        let mut server = Server::new(Clock::start(), Groups { senders: group, viewers: None });
         server.listen_for_tunnel(interface).unwrap();
         let mut work = tokio::task::spawn_blocking(work);
         loop {
@@ -103,7 +103,7 @@ fn rejection(stream: &UnixStream) -> String {
 }
 
 /// Runs `work` on a separate thread as another user; `None` if we are not root.
-fn as_other_user<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+pub(super) fn as_other_user<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let user = i64::from(UNPRIVILEGED);
     let change_user = move || {
         // SAFETY: the system call accesses no memory, and affects this thread only.
@@ -243,7 +243,7 @@ fn another_user_is_rejected() {
     let result = answered(&name, 1, move || as_other_user(move || query_tunnel(&of, Some(Mode::PerFlow))));
     if let Some(result) = result {
         let sentence = "while requesting from the agent: user 65534 is neither root, nor the agent's, nor of \
-                        service.demands_group; run this program as one of them, as with `sudo`";
+                        service.demands_group or service.view_group; run this program as one of them, as with `sudo`";
         assert_eq!(result.unwrap_err().to_string(), sentence);
     }
 }
@@ -290,7 +290,10 @@ fn a_name_that_is_taken_is_reported() {
     let of = name.clone();
     let error = answered(&name, 1, move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async { Server::new(Clock::start(), None).listen_for_tunnel(&of) }).unwrap_err().to_string()
+        runtime
+            .block_on(async { Server::new(Clock::start(), Groups::default()).listen_for_tunnel(&of) })
+            .unwrap_err()
+            .to_string()
     });
     let begin = format!("while listening on @crosslane/{name}: an agent listens there");
     assert!(error.starts_with(&begin) && error.contains("; end the process that listens"), "{error}");

@@ -1,0 +1,77 @@
+//! What the user prefers while the agent runs: a path, an order of the paths, a mode.
+
+use alloc::boxed::Box;
+use alloc::format;
+
+use super::Agent;
+use super::view::requested;
+use crate::allocate::Allocator;
+use crate::assess::{Belief, Reason};
+use crate::path::PathId;
+use crate::time::Instant;
+use crate::wanted::Wanted;
+
+/// A path that the user prefers: it carries alone while it is good, with the others in reserve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preferred {
+    /// The path.
+    pub path: PathId,
+    /// Until when; `None`: until another request.
+    pub until: Option<Instant>,
+}
+
+impl Agent {
+    /// The path that the user prefers.
+    pub fn preferred(&self) -> Option<Preferred> {
+        self.preferred
+    }
+
+    /// Replaces the strategy's allocator, for another mode of use; the beliefs stay.
+    pub fn set_allocator(&mut self, now: Instant, allocator: Box<dyn Allocator + Send>, reason: &Reason) {
+        self.allocator = allocator;
+        self.allocate(now, |_, _| reason.clone());
+    }
+
+    /// Sets the rank of each path in the user's preference (0 first), in the order of their ids.
+    pub fn set_ranks(&mut self, now: Instant, ranks: impl Iterator<Item = u8>, reason: &Reason) {
+        self.paths.iter_mut().zip(ranks).for_each(|(path, rank)| path.rank = rank);
+        self.allocate(now, |_, _| reason.clone());
+    }
+
+    pub(super) fn prefer(&mut self, now: Instant, preferred: Option<Preferred>) {
+        let path = |of: Preferred| self.paths.get(usize::from(of.path.0)).filter(|path| !path.removed);
+        let reason = match preferred {
+            None => Reason::plain("prefer.end", "no path is preferred by request any more"),
+            Some(preferred) => {
+                let Some(path) = path(preferred) else { return };
+                Reason::plain("prefer.request", requested(&path.name))
+            }
+        };
+        self.preferred = preferred;
+        self.allocate(now, |_, _| reason.clone());
+    }
+
+    /// When the preferred path is preferred no more.
+    pub(super) fn preference_end(&self) -> Option<Instant> {
+        self.preferred.and_then(|preferred| preferred.until)
+    }
+
+    pub(super) fn end_preference(&mut self, now: Instant) {
+        if self.preference_end().is_none_or(|until| now < until) {
+            return;
+        }
+        if let Some(Preferred { path, .. }) = self.preferred.take() {
+            let name = &self.paths[usize::from(path.0)].name;
+            let reason = Reason::plain("prefer.end", format!("{name} is preferred by request no more"));
+            self.allocate(now, |_, _| reason.clone());
+        }
+    }
+
+    pub(super) fn apply_preference(&self, wanted: &mut Wanted) {
+        if let Some(Preferred { path, .. }) = self.preferred
+            && self.paths[usize::from(path.0)].belief == Belief::Good
+        {
+            wanted.prefer(path);
+        }
+    }
+}

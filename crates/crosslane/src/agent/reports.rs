@@ -1,0 +1,215 @@
+//! What the agent reports of itself: status, connections, explanations.
+
+use std::net::SocketAddr;
+
+use crosslane_core::agent::{Change, Changed, PathView};
+use crosslane_core::mptcp::Token;
+use crosslane_core::mptcp::manager::{ConnectionView, SubflowView};
+use crosslane_core::path::PathId;
+use crosslane_core::time::Instant;
+use crosslane_sim::scenario::did_you_mean;
+
+use super::{Driver, machine};
+use crate::control::report::{
+    AgentStatus, ChangeReport, ConnectionPage, ConnectionReport, Explanation, PathReport, PathUseReport, PreferredPath,
+    ReasonReport, SubflowReport, TokenName, TunnelSummary,
+};
+use crate::control::status::path_name;
+use crate::error::{Error, Result};
+use crate::netlink::PathManager;
+
+/// Connections in an answer: a line of them is short enough to be written at once, and takes less than a millisecond.
+const PAGE: usize = 64;
+
+impl Driver {
+    pub(super) fn agent_status(&mut self) -> AgentStatus {
+        let now = self.clock.now();
+        let bytes = self.counters.bytes();
+        let preferred = self.engine.preferred().map(|preferred| PreferredPath {
+            path: path_name(&self.path_names(), preferred.path),
+            remaining_s: preferred.until.map(|until| until.since(now).as_secs_f64()),
+        });
+        AgentStatus {
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            configuration: self.file.as_ref().map(|file| file.display().to_string()).unwrap_or_default(),
+            uptime_s: now.as_secs_f64(),
+            strategy: self.config.strategy_name().map(str::to_owned),
+            mode: self.mode,
+            preferred,
+            connections: self.engine.connection_count(),
+            paths: self.path_reports(),
+            tunnel: self.tunnel.as_ref().map(|tunnel| TunnelSummary::from(&tunnel.status())),
+            units: self.roadside.as_ref().map(|roadside| roadside.status(now, &bytes)).unwrap_or_default(),
+            problems: self.problems(),
+            changes: self.changes(now, None),
+        }
+    }
+
+    /// The connections from the next one after a token on.
+    pub(super) fn connection_page(&self, after: Option<TokenName>) -> ConnectionPage {
+        let now = self.clock.now();
+        let mut views = self.engine.connections(after.map(|token| Token(token.0)), PAGE + 1);
+        let is_last = views.len() <= PAGE;
+        views.truncate(PAGE);
+        let next = views.last().filter(|_| !is_last).map(|view| TokenName(view.token.0));
+        ConnectionPage { connections: views.iter().map(|view| self.connection(now, view)).collect(), next }
+    }
+
+    /// # Errors
+    /// There is neither a path nor a connection of this name.
+    pub(super) fn explain(&mut self, what: &str) -> Result<Explanation> {
+        let now = self.clock.now();
+        let id = self.engine.views().find(|view| view.name == what).map(|view| view.id);
+        if let Some(id) = id
+            && let Some(status) = self.path_reports().into_iter().find(|path| path.path == what)
+        {
+            let (r#for, against): (Vec<_>, Vec<_>) =
+                self.engine.arguments(id).into_iter().partition(|argument| argument.is_for);
+            let reasons = |arguments: Vec<crosslane_core::agent::Argument>| {
+                arguments.iter().map(|argument| ReasonReport::from(&argument.reason)).collect()
+            };
+            let (r#for, against) = (reasons(r#for), reasons(against));
+            return Ok(Explanation::Path {
+                status: Box::new(status),
+                r#for,
+                against,
+                changes: self.changes(now, Some(id)),
+            });
+        }
+        let token: Option<TokenName> = what.parse().ok();
+        let view = token.and_then(|token| {
+            let before = token.0.checked_sub(1).map(Token);
+            self.engine.connections(before, 1).into_iter().find(|view| view.token.0 == token.0)
+        });
+        let Some(view) = view else { return Err(self.unknown(what, token)) };
+        let status = Box::new(self.connection(now, &view));
+        Ok(Explanation::Connection { status, paths: self.path_uses(now, view.token) })
+    }
+
+    /// No path has this name, and no connection this token.
+    pub(super) fn unknown(&self, what: &str, token: Option<TokenName>) -> Error {
+        let attempt = "requesting from the agent";
+        if token.is_none() {
+            let remedy = did_you_mean(what, self.engine.views().map(|view| view.name));
+            return Error::usage(attempt, format!("it has no path {what:?}"), remedy);
+        }
+        let all = self.engine.connections(None, usize::MAX);
+        let tokens: Vec<String> = all.iter().map(|view| TokenName(view.token.0).to_string()).collect();
+        let nearest = did_you_mean(what, tokens.iter().map(String::as_str));
+        let remedy = if nearest.starts_with("did") { nearest } else { "`crosslane connections` lists them".into() };
+        Error::usage(attempt, format!("it manages no connection {what:?}, and has no path of this name"), remedy)
+    }
+
+    fn path_names(&self) -> Vec<&str> {
+        self.engine.paths().map(|(name, _, _)| name).collect()
+    }
+
+    fn path_reports(&mut self) -> Vec<PathReport> {
+        let (now, bytes) = (self.clock.now(), self.counters.bytes());
+        let mut pairs: Vec<_> = self.engine.subflows().map(|subflow| (subflow.path, subflow.token)).collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        let report = |view: PathView| {
+            let interface = self.interfaces.name(view.id);
+            let bytes = bytes.get(interface);
+            let age_s = |at: Instant| now.since(at).as_secs_f64();
+            PathReport {
+                path: view.name.into(),
+                interface: interface.into(),
+                address: self.interfaces.configured(view.id).map(|address| address.to_string()),
+                preference: 1 + self.engine.views().filter(|other| other.rank < view.rank).count() as u16,
+                state: view.state.name().into(),
+                state_since_s: age_s(view.decided),
+                state_reason: view.state_reason.into(),
+                belief: view.belief.name().into(),
+                belief_since_s: age_s(view.believed),
+                belief_reason: view.belief_reason.into(),
+                signal_dbm: view.latest.signal.map(|(_, signal)| signal.rssi_dbm.into()),
+                signal_age_s: view.latest.signal.map(|(at, _)| age_s(at)),
+                rtt_ms: view.latest.transport.map(|(_, transport)| transport.rtt.as_secs_f64() * 1e3),
+                connections: pairs.iter().filter(|(path, _)| *path == view.id).count(),
+                sent_bytes: bytes.map(|[sent, _]| *sent),
+                received_bytes: bytes.map(|[_, received]| *received),
+            }
+        };
+        self.engine.views().map(report).collect()
+    }
+
+    fn connection(&self, now: Instant, view: &ConnectionView) -> ConnectionReport {
+        let names = self.path_names();
+        let subflow = |subflow: &SubflowView| {
+            let transport = self.poller.transport(subflow.local, subflow.remote);
+            SubflowReport {
+                path: path_name(&names, subflow.path),
+                local: subflow.local.to_string(),
+                remote: subflow.remote.to_string(),
+                state: subflow.state.name().into(),
+                open_s: now.since(subflow.opened).as_secs_f64(),
+                rtt_ms: transport.map(|transport| transport.rtt.as_secs_f64() * 1e3),
+                acked_bytes: transport.map(|transport| transport.bytes_acked),
+                received_bytes: transport.map(|transport| transport.bytes_received),
+            }
+        };
+        ConnectionReport {
+            token: TokenName(view.token.0),
+            peer: view.peer.as_ref().map(SocketAddr::to_string),
+            accepted: view.accepted,
+            is_foreign: view.is_foreign,
+            subflows: view.subflows.iter().map(subflow).collect(),
+        }
+    }
+
+    fn path_uses(&self, now: Instant, token: Token) -> Vec<PathUseReport> {
+        let uses = self.engine.path_uses(now, token).unwrap_or_default();
+        let report = |view: PathView| {
+            let found = uses.iter().find(|one| one.path == view.id)?;
+            Some(PathUseReport {
+                path: view.name.into(),
+                wanted_state: found.wanted.name().into(),
+                state: found.state.name().into(),
+                wanted_reason: view.state_reason.into(),
+                reason: (!found.reason.text.is_empty()).then(|| (&found.reason).into()),
+            })
+        };
+        self.engine.views().filter_map(report).collect()
+    }
+
+    /// The last changes of all paths, or of one.
+    fn changes(&self, now: Instant, of: Option<PathId>) -> Vec<ChangeReport> {
+        let names = self.path_names();
+        let report = |change: &Change| {
+            let (of, to) = match change.to {
+                Changed::Belief(belief) => ("belief", belief.name()),
+                Changed::State(state) => ("state", state.name()),
+            };
+            ChangeReport {
+                number: change.number,
+                ago_s: now.since(change.at).as_secs_f64(),
+                path: path_name(&names, change.path),
+                of: of.into(),
+                to: to.into(),
+                reason: (&change.reason).into(),
+            }
+        };
+        self.engine.changes().filter(|change| of.is_none_or(|of| change.path == of)).map(report).collect()
+    }
+
+    /// What does not work now.
+    fn problems(&self) -> Vec<String> {
+        let mut problems: Vec<String> = self.missing.faults().map(str::to_owned).collect();
+        if self.path_manager == Some(PathManager::Kernel) {
+            problems.push(machine::KERNEL_MANAGES.into());
+        }
+        let no_address = |view: &PathView| self.interfaces.configured(view.id).is_none();
+        problems.extend(self.engine.views().filter(no_address).map(|view| {
+            let (name, interface) = (view.name, self.interfaces.name(view.id));
+            format!("path {name:?}: the interface {interface:?} does not exist, or has no address")
+        }));
+        let left_out = self.engine.left_out();
+        if left_out > 0 {
+            problems.push(format!("{left_out} connections since the start are left to the kernel for lack of room"));
+        }
+        problems
+    }
+}

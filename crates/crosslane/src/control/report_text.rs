@@ -1,0 +1,202 @@
+//! An agent's reports as text.
+
+use std::ops::Range;
+
+use super::report::{
+    AgentStatus, ChangeReport, ConnectionReport, Done, Explanation, PathReport, PathUseReport, ReasonReport,
+};
+use crate::durations::spoken;
+use crate::output::table;
+
+/// The agent on one screen.
+pub fn status(status: &AgentStatus) -> String {
+    let AgentStatus { version, pid, configuration, uptime_s, .. } = status;
+    let mut text = format!("agent {pid} of crosslane {version}, up {}\n", spoken(*uptime_s));
+    let mut line = |name: &str, value: &str| text += &format!("{name:<16}{value}\n");
+    line("configuration", configuration);
+    if let Some(strategy) = &status.strategy {
+        line("strategy", &format!("{strategy}, mode {}", status.mode.name()));
+    }
+    if let Some(preferred) = &status.preferred {
+        let until = preferred.remaining_s.map_or_else(String::new, |left_s| format!(", for {} more", spoken(left_s)));
+        line("preferred", &format!("{} by request{until}", preferred.path));
+    }
+    line("connections", &status.connections.to_string());
+    if let Some(tunnel) = &status.tunnel {
+        let protection = if tunnel.encrypted { "encrypted" } else { "unencrypted" };
+        let seen = format!("{} of {} peers seen", tunnel.peers_seen, tunnel.peers);
+        line("tunnel", &format!("{}, {}, {protection}, {seen}", tunnel.interface, tunnel.role));
+    }
+    if !status.units.is_empty() {
+        let units = status.units.iter().map(|unit| format!("{} {}", unit.name, unit.belief));
+        line("roadside units", &units.collect::<Vec<_>>().join(", "));
+    }
+    status.problems.iter().for_each(|problem| line("problem", problem));
+    if !status.paths.is_empty() {
+        text += "\n";
+        text += &rows(&STATUS_HEADING, STATUS_FIGURES, status.paths.iter().map(status_row));
+    }
+    printable(&text)
+}
+
+const STATUS_HEADING: [&str; 9] =
+    ["path", "state", "since", "belief", "connections", "RTT ms", "sent", "received", "why"];
+const STATUS_FIGURES: Range<usize> = 4..8;
+
+fn status_row(path: &PathReport) -> Vec<String> {
+    vec![
+        path.path.clone(),
+        path.state.clone(),
+        spoken(path.state_since_s),
+        path.belief.clone(),
+        path.connections.to_string(),
+        figure(path.rtt_ms),
+        bytes(path.sent_bytes),
+        bytes(path.received_bytes),
+        sentence(&path.state_reason),
+    ]
+}
+
+/// The paths with what is measured of each.
+pub fn links(status: &AgentStatus) -> String {
+    if status.paths.is_empty() {
+        return "no paths\n".into();
+    }
+    printable(&rows(&LINK_HEADING, LINK_FIGURES, status.paths.iter().map(link_row)))
+}
+
+const LINK_HEADING: [&str; 11] =
+    ["path", "interface", "address", "state", "since", "belief", "since", "signal dBm", "RTT ms", "sent", "received"];
+const LINK_FIGURES: Range<usize> = 7..11;
+
+fn link_row(path: &PathReport) -> Vec<String> {
+    vec![
+        path.path.clone(),
+        path.interface.clone(),
+        path.address.clone().unwrap_or_else(|| "-".into()),
+        path.state.clone(),
+        spoken(path.state_since_s),
+        path.belief.clone(),
+        spoken(path.belief_since_s),
+        figure(path.signal_dbm),
+        figure(path.rtt_ms),
+        bytes(path.sent_bytes),
+        bytes(path.received_bytes),
+    ]
+}
+
+/// The connections, a line for each subflow.
+pub fn connections(connections: &[ConnectionReport]) -> String {
+    if connections.is_empty() {
+        return "no connections\n".into();
+    }
+    printable(&rows(&CONNECTION_HEADING, CONNECTION_FIGURES, connections.iter().flat_map(connection_rows)))
+}
+
+const CONNECTION_HEADING: [&str; 8] = ["token", "peer", "path", "state", "open", "RTT ms", "acked", "received"];
+const CONNECTION_FIGURES: Range<usize> = 5..8;
+
+fn connection_rows(connection: &ConnectionReport) -> Vec<Vec<String>> {
+    let mut first = [connection.token.to_string(), connection.peer.clone().unwrap_or_else(|| "-".into())];
+    if connection.subflows.is_empty() {
+        let state = if connection.is_foreign { "of the kernel's path manager" } else { "no subflow" };
+        let rest = ["-", state, "-", "-", "-", "-"].map(str::to_owned);
+        return vec![first.into_iter().chain(rest).collect()];
+    }
+    let row = |subflow: &super::report::SubflowReport| {
+        let cells = [
+            subflow.path.clone(),
+            subflow.state.clone(),
+            spoken(subflow.open_s),
+            figure(subflow.rtt_ms),
+            bytes(subflow.acked_bytes),
+            bytes(subflow.received_bytes),
+        ];
+        std::mem::take(&mut first).into_iter().chain(cells).collect()
+    };
+    connection.subflows.iter().map(row).collect()
+}
+
+/// Why a path or a connection is as it is.
+pub fn explanation(explanation: &Explanation) -> String {
+    let text = match explanation {
+        Explanation::Path { status, r#for, against, changes } => {
+            let PathReport { path, state, state_since_s, state_reason, belief, belief_since_s, .. } = &**status;
+            let because = |reason: &ReasonReport| {
+                if reason.text.is_empty() { String::new() } else { format!(": {}", sentence(reason)) }
+            };
+            let mut text = format!("{path} is {state} for {}{}\n", spoken(*state_since_s), because(state_reason));
+            text += &format!("the agent believes that it is {belief}, for {}", spoken(*belief_since_s));
+            text += &format!("{}\n", because(&status.belief_reason));
+            for (heading, reasons) in [("for it", r#for), ("against it", against)] {
+                text += &format!("\n{heading}:{}\n", if reasons.is_empty() { " nothing" } else { "" });
+                reasons.iter().for_each(|reason| text += &format!("  {} ({})\n", reason.text, reason.rule));
+            }
+            if !changes.is_empty() {
+                text += "\nwhat happened last:\n";
+                changes.iter().for_each(|one| text += &format!("  {} ago: {}\n", spoken(one.ago_s), change(one)));
+            }
+            text
+        }
+        Explanation::Connection { status, paths } => {
+            let heading = ["path", "wanted", "is", "why"];
+            connections(std::slice::from_ref(status)) + "\n" + &rows(&heading, 0..0, paths.iter().map(path_use_row))
+        }
+    };
+    printable(&text)
+}
+
+fn path_use_row(path: &PathUseReport) -> Vec<String> {
+    let wanted = sentence(&path.wanted_reason);
+    let why = path.reason.as_ref().map_or(wanted, |reason| reason.text.clone());
+    vec![path.path.clone(), path.wanted_state.clone(), path.state.clone(), why]
+}
+
+/// A change in a sentence.
+pub fn change(change: &ChangeReport) -> String {
+    let ChangeReport { path, of, to, reason, .. } = change;
+    let verb = if of == "belief" { "is believed to be" } else { "becomes" };
+    printable(&format!("{path} {verb} {to}: {} ({})", sentence(reason), reason.rule))
+}
+
+/// What a request has changed.
+pub fn done(done: &Done) -> String {
+    let mut text: String = done.changed.iter().map(|sentence| format!("{sentence}\n")).collect();
+    if !done.needs_restart.is_empty() {
+        text += &format!("after a restart of the agent only: {}\n", done.needs_restart.join(", "));
+    }
+    printable(&text)
+}
+
+fn rows(heading: &[&str], figures: Range<usize>, rows: impl Iterator<Item = Vec<String>>) -> String {
+    let heading: Vec<String> = heading.iter().map(|&name| name.into()).collect();
+    table(&[heading].into_iter().chain(rows).collect::<Vec<_>>(), figures)
+}
+
+fn sentence(reason: &ReasonReport) -> String {
+    if reason.text.is_empty() { "nothing is known yet".into() } else { reason.text.clone() }
+}
+
+fn figure(known: Option<f64>) -> String {
+    known.map_or_else(|| "-".into(), |known| format!("{known:.1}"))
+}
+
+/// Bytes with the unit that fits; of powers of ten.
+fn bytes(known: Option<u64>) -> String {
+    match known {
+        None => "-".into(),
+        Some(bytes @ 0..1_000) => format!("{bytes} B"),
+        Some(bytes @ 1_000..1_000_000) => format!("{:.1} kB", bytes as f64 / 1e3),
+        Some(bytes @ 1_000_000..1_000_000_000) => format!("{:.1} MB", bytes as f64 / 1e6),
+        Some(bytes) => format!("{:.2} GB", bytes as f64 / 1e9),
+    }
+}
+
+/// Without control characters, with which an agent that is none could write to the terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() && letter != '\n' { '?' } else { letter }).collect()
+}
+
+#[cfg(test)]
+#[path = "report_text/tests.rs"]
+mod tests;

@@ -1,0 +1,178 @@
+//! Requests about the agent, with both sides of the socket in this process.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::thread;
+
+use super::super::client::{connect, exchange};
+use super::super::protocol::{AGENTS, AgentRequest, MAX_LINE_BYTES, write_agent_request};
+use super::super::report::{ConnectionPage, ConnectionReport, Done, Report, TokenName};
+use super::super::running_agent::RunningAgent;
+use super::super::server::{Groups, Server};
+use super::tunnel::as_other_user;
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+
+fn page(from: u32) -> ConnectionPage {
+    let connection = |token| ConnectionReport {
+        token: TokenName(token),
+        peer: Some("x".repeat(500)),
+        accepted: false,
+        is_foreign: false,
+        subflows: vec![],
+    };
+    let last = from + 64;
+    ConnectionPage {
+        connections: (from..last).map(connection).collect(),
+        next: (last < 640).then_some(TokenName(last - 1)),
+    }
+}
+
+fn answer(request: &AgentRequest) -> Result<Report> {
+    match request {
+        AgentRequest::Connections { after } => Ok(Report::Connections(page(after.map_or(0, |token| token.0 + 1)))),
+        AgentRequest::Reload => Ok(Report::Done(Done { changed: vec!["x".into()], needs_restart: vec![] })),
+        _ => Err(Error::usage("requesting from the agent", "it has no path \"x\"", "did you mean `y`?")),
+    }
+}
+
+/// Runs `work` while an agent in this process answers at its name and at `file`.
+fn answered<T: Send + 'static>(groups: Groups, file: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+        let mut server = Server::new(Clock::start(), groups);
+        server.listen_for_demands(file, vec![0.0]).unwrap();
+        let mut work = tokio::task::spawn_blocking(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return done.unwrap(),
+                update = server.next() => {
+                    update.questions.iter().for_each(|one| server.answer_agent(one, answer(&one.request)));
+                }
+            }
+        }
+    })
+}
+
+fn name(test: &str) -> String {
+    format!("@crosslane-test-{test}-{}", std::process::id())
+}
+
+fn ask(name: &str, request: &[u8]) -> Result<Report> {
+    exchange(&connect(name).unwrap(), "asking", request)
+}
+
+/// The error of a request, as the client reports it.
+fn rejection(name: &str, request: &[u8]) -> String {
+    ask(name, request).unwrap_err().to_string()
+}
+
+#[test]
+fn each_wrong_request_has_one_sentence() {
+    let of = name("wrong");
+    let here = of.clone();
+    let sentences = answered(Groups::default(), &of, move || {
+        let requests: [&[u8]; 6] = [
+            b"{\"version\": 2, \"request\": \"status\"}\n",
+            b"{\"request\": \"stats\"}\n",
+            b"{\"request\": \"status\", \"objects\": []}\n",
+            b"{\"request\": \"reload\"}\n{\"request\": \"reload\"}\n",
+            b"{\"request\": {\"explain\": \"x\"}}\n",
+            b"garbage\n",
+        ];
+        requests.map(|request| rejection(&here, request))
+    });
+    let expected = [
+        "the agent's protocol has version 1, not 2; write",
+        "unknown variant `stats`",
+        "a line has more than one of `objects`, `mode` and `request`; write",
+        "a request before the answer to the last one; await each answer",
+        "it has no path \"x\"; did you mean `y`?",
+        "expected value",
+    ];
+    for (sentence, expected) in sentences.iter().zip(expected) {
+        assert!(sentence.starts_with("while requesting from the agent: ") && sentence.contains(expected), "{sentence}");
+    }
+}
+
+#[test]
+fn a_viewer_may_look_and_changes_nothing() {
+    // The other user of the test keeps the group of this process.
+    let group = nix::unistd::getgid().as_raw();
+    let look = write_agent_request(&AgentRequest::Connections { after: None });
+    let ask_all = move |of: String| {
+        let demand = b"{\"objects\": []}\n".to_vec();
+        let change = write_agent_request(&AgentRequest::Reload);
+        as_other_user(move || {
+            [look, change, demand].map(|request| ask(&of, &request).map_err(|fault| fault.to_string()))
+        })
+    };
+    let of = name("viewer");
+    let (here, asked) = (of.clone(), ask_all.clone());
+    let viewers = Groups { viewers: Some(group), senders: None };
+    if let Some([looked, changed, demanded]) = answered(viewers, &of, move || asked(here)) {
+        assert!(matches!(looked, Ok(Report::Connections(_))), "{looked:?}");
+        assert!(changed.unwrap_err().contains("only root and the agent's own user may change it"));
+        assert!(demanded.unwrap_err().contains("service.demands_group may announce demands"));
+    }
+    let of = name("stranger");
+    let here = of.clone();
+    if let Some([looked, ..]) = answered(Groups::default(), &of, move || ask_all(here)) {
+        assert!(looked.unwrap_err().contains("neither root, nor the agent's, nor of service.demands_group"));
+    }
+}
+
+#[test]
+fn all_connections_are_returned_part_by_part() {
+    let of = format!("{AGENTS}{}", std::process::id());
+    let all = answered(Groups::default(), &of, || RunningAgent::find(Some(std::process::id())).unwrap().connections());
+    let tokens: Vec<u32> = all.unwrap().iter().map(|connection| connection.token.0).collect();
+    assert_eq!(tokens, (0..640).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_client_that_never_reads_holds_up_no_other() {
+    let of = name("hung");
+    let here = of.clone();
+    answered(Groups::default(), &of, move || {
+        let request = write_agent_request(&AgentRequest::Connections { after: None });
+        let mut hung = connect(&here).unwrap();
+        hung.set_nonblocking(true).unwrap();
+        // One request after the other, and no answer is read: the agent keeps a bounded part of them.
+        for _ in 0..200 {
+            drop(hung.write(&request));
+            let began = Clock::start();
+            assert!(ask(&here, &request).is_ok());
+            assert!(began.now().as_secs_f64() < 1.0);
+        }
+        hung.set_nonblocking(false).unwrap();
+        hung.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut received = Vec::new();
+        hung.read_to_end(&mut received).unwrap();
+        assert!(received.len() < 20 * MAX_LINE_BYTES, "{} bytes", received.len());
+    });
+}
+
+/// What the client says of an agent that answers any request with `bytes` and goes.
+fn of_an_agent_that_answers(test: &str, bytes: &'static [u8]) -> String {
+    let name = name(test);
+    let address = SocketAddr::from_abstract_name(&name[1..]).unwrap();
+    let listener = UnixListener::bind_addr(&address).unwrap();
+    let agent = thread::spawn(move || {
+        let mut stream: UnixStream = listener.accept().unwrap().0;
+        BufReader::new(&stream).read_line(&mut String::new()).unwrap();
+        stream.write_all(bytes).unwrap();
+    });
+    let sentence = rejection(&name, &write_agent_request(&AgentRequest::Status));
+    agent.join().unwrap();
+    sentence
+}
+
+#[test]
+fn an_agent_that_goes_within_its_answer_is_reported_in_a_sentence() {
+    let check = "check whether it hangs or has another version";
+    let sentence = of_an_agent_that_answers("half", b"{\"status\": {\"versi");
+    assert_eq!(sentence, format!("while asking: it closed the connection within its answer; {check}"));
+    let sentence = of_an_agent_that_answers("other", b"{\"status\": {\"version\": 7}}\n");
+    assert_eq!(sentence, format!("while asking: it closed the connection; {check}"));
+}
