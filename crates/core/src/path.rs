@@ -126,7 +126,7 @@ pub enum SampleKind {
     /// Packet counters of the path's interface.
     Counters(Counters),
     /// Whether the roadside unit of the path is proven to be in reach: it answers probes, or
-    /// data is delivered. Without this sample nobody asks.
+    /// data is delivered. Without this sample it is unknown.
     Reach {
         /// True if it does.
         answers: bool,

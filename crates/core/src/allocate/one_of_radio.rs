@@ -224,7 +224,7 @@ impl OneOfRadio {
             if path.belief == Belief::Good {
                 states[place] = self.beside(path, place, first, states[first]);
             } else if is_covered && self.is_spent(place) {
-                // While the station can still be told. If the first one fails, data would be sent there.
+                // While its station still answers. If the first one fails, data would be sent there.
                 states[place] = PathState::Closed;
             }
         }
