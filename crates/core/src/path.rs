@@ -125,6 +125,12 @@ pub enum SampleKind {
     Transport(Transport),
     /// Packet counters of the path's interface.
     Counters(Counters),
+    /// Whether the roadside unit of the path is proven to be in reach: it answers probes, or
+    /// data is delivered. Without this sample it is unknown.
+    Reach {
+        /// True if it does.
+        answers: bool,
+    },
 }
 
 /// A received signal.

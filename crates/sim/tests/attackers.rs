@@ -3,10 +3,31 @@
 
 use std::error::Error;
 
+use crosslane_core::time::Instant;
 use crosslane_sim::scenario::Scenario;
+use crosslane_sim::simulation::{Detail, Simulation};
 use crosslane_sim::world::{CamSent, World, WorldEvent};
 
 const ATTACKER: &str = include_str!("../../../scenarios/roadside/attacker.toml");
+const LIES: &str = include_str!("../../../scenarios/roadside/unit-lies.toml");
+const DIES: &str = include_str!("../../../scenarios/roadside/unit-dies.toml");
+
+/// Longest delay of a message with the strategy `threshold`, in ms: the median of these seeds.
+fn worst_ms(text: &str, seeds: [u64; 5]) -> Result<f64, Box<dyn Error>> {
+    let scenario = Scenario::parse(text, "test.toml")?;
+    let strategy = scenario.strategy("threshold").ok_or("no such strategy")?;
+    let mut worst = Vec::new();
+    for seed in seeds {
+        let mut simulation = Simulation::new(&scenario, &strategy, seed, Detail::METRICS)?;
+        simulation.run_until(Instant::from_secs_f64(scenario.duration_s));
+        let messages = simulation.finish().messages;
+        let delays = messages.iter().map(|row| Some((row.received_ns? - row.sent_ns) as f64 / 1e6));
+        let delays: Vec<f64> = delays.collect::<Option<_>>().ok_or("a message is lost")?;
+        worst.push(delays.into_iter().fold(0.0, f64::max));
+    }
+    worst.sort_by(f64::total_cmp);
+    Ok(worst[2])
+}
 
 fn cams(text: &str) -> Result<Vec<CamSent>, Box<dyn Error>> {
     let mut world = World::new(&Scenario::parse(text, "test.toml")?, 1)?;
@@ -43,4 +64,25 @@ fn wrong_names_get_one_sentence_with_place_and_remedy() {
         let fault = Scenario::parse(&text, "test.toml").map(|_| ()).unwrap_err();
         assert!(fault.line.is_some() && fault.what.contains(what), "{fault}");
     }
+}
+
+#[test]
+fn neither_an_attacker_nor_a_unit_that_lies_holds_up_messages() -> Result<(), Box<dyn Error>> {
+    for (name, text) in [
+        ("attacker", ATTACKER.to_owned()),
+        ("more often", ATTACKER.replace("cams_per_s = 50", "cams_per_s = 200")),
+        ("weaker", ATTACKER.replace("rssi_dbm = -50", "rssi_dbm = -65")),
+        ("a unit that lies", LIES.to_owned()),
+    ] {
+        let worst_ms = worst_ms(&text, [301, 302, 303, 304, 305])?;
+        assert!(worst_ms < 40.0, "{name}: {worst_ms} ms");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_unit_that_dies_holds_up_messages_for_a_tenth_of_a_second() -> Result<(), Box<dyn Error>> {
+    let worst_ms = worst_ms(DIES, [301, 302, 303, 304, 305])?;
+    assert!(worst_ms < 100.0, "{worst_ms} ms");
+    Ok(())
 }

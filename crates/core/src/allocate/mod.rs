@@ -75,6 +75,8 @@ pub struct Latest {
     pub radio: Option<(Instant, RadioLink)>,
     /// The transport statistics of a subflow over it.
     pub transport: Option<(Instant, Transport)>,
+    /// Whether its roadside unit answers.
+    pub answers: Option<(Instant, bool)>,
 }
 
 impl Latest {
@@ -84,6 +86,7 @@ impl Latest {
             SampleKind::Signal(signal) => self.signal = Some((now, signal)),
             SampleKind::Radio(radio) => self.radio = Some((now, radio)),
             SampleKind::Transport(transport) => self.transport = Some((now, transport)),
+            SampleKind::Reach { answers } => self.answers = Some((now, answers)),
             _ => {}
         }
     }

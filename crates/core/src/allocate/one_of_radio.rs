@@ -30,9 +30,6 @@ const STRONG_DB: f64 = 20.0;
 /// A path without a subflow for this long is not proven: the CAMs of its station say that it
 /// is there, nothing else does.
 const PROOF: Duration = Duration::from_millis(200);
-/// Of CAMs of one station that follow one another sooner, one is another station's: T_GenCamMin
-/// is 100 ms (EN 302 637-2 clause 6.1.3). Then the weaker counts.
-const MIN_CAM_INTERVAL: Duration = Duration::from_millis(80);
 /// A path that is weaker than the one that carries by more is not opened, in dB: its
 /// handshake would hold up data.
 const RESERVE_DB: f64 = 10.0;
@@ -65,8 +62,8 @@ pub struct OneOfRadio {
 /// What is known of a path beyond its belief.
 #[derive(Clone, Copy, Debug, Default)]
 struct Track {
-    /// Time of the last sample, its signal and the smoothed one, in dBm.
-    signal: Option<(Instant, f64, f64)>,
+    /// Station of the last sample, its time, and the smoothed signal, in dBm.
+    signal: Option<(Option<u32>, Instant, f64)>,
     is_active: bool,
     /// When it last carried, from and to.
     carried: Option<[Instant; 2]>,
@@ -78,6 +75,8 @@ struct Track {
     min_rtt: Option<Duration>,
     /// When it was first believed to be stalled.
     stalled: Option<Instant>,
+    /// Whether its roadside unit answers, if that is known.
+    answers: Option<bool>,
 }
 
 /// The strongest path of a radio.
@@ -97,18 +96,19 @@ impl Track {
             self.carried = Some([since, now]);
         }
         self.is_active = input.was == PathState::Active;
+        self.answers = latest.answers.map(|(_, answers)| answers);
         self.proven = latest.transport.map(|(at, _)| at);
         if let Some((at, signal)) = latest.signal
-            && self.signal.is_none_or(|(then, ..)| at > then)
+            && self.signal.is_none_or(|(_, then, _)| at > then)
         {
             let dbm = f64::from(signal.rssi_dbm);
-            let (raw, smoothed) = self.signal.map_or((dbm, dbm), |(then, last, before)| {
-                let passed = at.since(then);
-                let raw = if passed < MIN_CAM_INTERVAL { dbm.min(last) } else { dbm };
-                let weight = 1.0 - libm::exp(-passed.as_secs_f64() / smoothing.as_secs_f64().max(1e-9));
-                (raw, before + weight * (raw - before))
+            // A roadside unit may have taken the place of another.
+            let same = self.signal.filter(|(station, ..)| *station == signal.station);
+            let smoothed = same.map_or(dbm, |(_, then, before)| {
+                let weight = 1.0 - libm::exp(-at.since(then).as_secs_f64() / smoothing.as_secs_f64().max(1e-9));
+                before + weight * (dbm - before)
             });
-            self.signal = Some((at, raw, smoothed));
+            self.signal = Some((signal.station, at, smoothed));
         }
         if let Some((at, transport)) = latest.transport {
             self.min_rtt = transport.min_rtt;
@@ -142,9 +142,13 @@ impl OneOfRadio {
         self.serving.iter().find(|serving| serving.radio == radio).copied()
     }
 
-    /// The belief about a path; a stalled one that is not at fault counts as good.
+    /// The belief about a path; a stalled one that is not at fault counts as good. A good
+    /// signal says nothing about a unit that does not answer.
     fn belief(&self, paths: &[PathInput], place: usize) -> Belief {
         let path = paths[place];
+        if self.track(place).answers == Some(false) && matches!(path.belief, Belief::Good | Belief::Fading) {
+            return Belief::Unknown;
+        }
         let Some(radio) = path.radio.filter(|_| path.belief == Belief::Stalled) else { return path.belief };
         let is_recent = |at: Instant| self.now < at + DRAIN;
         let track = self.track(place);
@@ -239,9 +243,15 @@ impl OneOfRadio {
         for (&place, state) in places.iter().zip(chosen) {
             states[place] = state;
         }
-        for (place, path) in counted.iter().enumerate().filter(|(_, path)| path.belief == Belief::Good) {
+        for (place, path) in counted.iter().enumerate() {
             let Some(first) = of(path).filter(|first| *first != place) else { continue };
-            states[place] = self.beside(counted, place, first, states[first]);
+            let is_covered = counted[first].belief == Belief::Good && self.is_proven(first);
+            if path.belief == Belief::Good {
+                states[place] = self.beside(counted, place, first, states[first]);
+            } else if is_covered && self.is_spent(place) {
+                // While its station still answers. If the first one fails, data would be sent there.
+                states[place] = PathState::Closed;
+            }
         }
         states
     }
@@ -252,8 +262,21 @@ impl OneOfRadio {
         if state == PathState::Active && carries {
             return PathState::Active;
         }
-        let is_far = self.track(place).dbm() + RESERVE_DB < self.track(first).dbm();
+        let is_far = self.track(place).answers != Some(true) && self.is_far(place, first);
         if counted[place].was == PathState::Closed && is_far { PathState::Closed } else { PathState::Backup }
+    }
+
+    /// Whether a path that is not good is no reserve any more: its station does not answer, or
+    /// soon will not.
+    fn is_spent(&self, place: usize) -> bool {
+        let track = self.track(place);
+        let least_dbm = self.params.threshold_dbm - self.params.hysteresis_db;
+        track.answers.is_some_and(|answers| !answers || track.dbm() < least_dbm)
+    }
+
+    /// Whether a path is too weak beside another to be in reserve.
+    fn is_far(&self, place: usize, first: usize) -> bool {
+        self.track(place).dbm() + RESERVE_DB < self.track(first).dbm()
     }
 
     fn radios(paths: &[PathInput]) -> Vec<u8> {

@@ -4,8 +4,10 @@
 //! A radio has a number of slots. A unit takes a slot when its first CAM arrives, so that
 //! its tunnel is up before it is needed; the strategy then decides about its subflow as on
 //! any path. The slot is free again when the unit's CAMs have stopped and its path does
-//! not carry data. A CAM only opens: a unit whose path is good, or fading and the
-//! best there is, keeps its slot whatever messages say or do not say.
+//! not carry data. A CAM only opens: a unit that answers probes, or over whose path data is
+//! delivered, keeps its slot while its path is good, or fading and the best there is. Units
+//! that do not answer take turns in the slots that are left, the one that has waited
+//! longest first.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
@@ -17,18 +19,20 @@ use crate::assess::{Belief, Reason};
 use crate::engine::Engine;
 use crate::path::Position;
 use crate::time::{Duration, Instant};
+use proof::{ANSWER_TIMEOUT, Proof};
+use unit::Evidence;
+
+mod cam_filter;
+mod proof;
+mod unit;
+
+pub use proof::MAX_PROBE_BYTES;
+pub use unit::Unit;
 
 /// Maximum number of units of a directory; those beyond it are ignored.
 pub const MAX_UNITS: usize = 4096;
 /// A unit gives its slot to another whose signal is stronger by more than this.
 const HYSTERESIS_DB: f32 = 6.0;
-/// Longest period of CAMs (EN 302 637-2 clause 6.1.3: T_GenCamMax).
-const MAX_CAM_PERIOD: Duration = Duration::from_secs(1);
-/// From the time at which a unit takes a slot, for this long, its signal suffices; then a
-/// subflow over its path must prove that it carries.
-const GRACE: Duration = Duration::from_secs(1);
-/// A unit that left its slot without such a proof takes no other's slot for this long.
-const PENALTY: Duration = Duration::from_secs(3);
 /// Weight of a new RSSI in the smoothed one.
 const RSSI_WEIGHT: f32 = 0.25;
 
@@ -82,7 +86,7 @@ pub enum Input {
         /// The belief.
         belief: Belief,
     },
-    /// A subflow over a unit's path exists.
+    /// A unit answered a probe, or data was delivered over its path.
     Proof {
         /// The unit's station id.
         station: u32,
@@ -110,60 +114,20 @@ pub enum Output {
         /// The reason.
         reason: Reason,
     },
-}
-
-/// A unit in reach, as [`ConnectionManager::units`] shows it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Unit {
-    /// Its slot, if it has one.
-    pub slot: Option<u8>,
-    /// When its last CAM arrived.
-    pub last_cam: Instant,
-    /// Its smoothed RSSI, in dBm.
-    pub rssi_dbm: f32,
-    /// Its position, as its last CAM states it.
-    pub position: Option<Position>,
-    /// What the agent believes of its path.
-    pub belief: Belief,
-    /// Until when it is taken to carry what it is believed to.
-    proven_until: Instant,
-    /// When a subflow over its path last existed, since it has its slot.
-    proven: Option<Instant>,
-    /// Until when it takes no other unit's slot.
-    barred_until: Instant,
-}
-
-impl Unit {
-    /// True if it is believed to carry, and nothing speaks against it.
-    fn carries(&self, proof: Proof) -> bool {
-        self.belief == Belief::Fading || (self.belief == Belief::Good && !proof.lacks(self))
-    }
-
-    /// True if its path is lost, or carries nothing although its signal is good. Of one radio
-    /// all paths stall at once: a stalled one that has a subflow is not lost.
-    fn is_lost(&self, proof: Proof) -> bool {
-        let had_one = self.proven.is_some_and(|at| proof.now < at + GRACE);
-        match self.belief {
-            Belief::Lost => true,
-            Belief::Stalled => !had_one,
-            Belief::Good => proof.lacks(self),
-            Belief::Fading | Belief::Unknown => false,
-        }
-    }
-}
-
-/// Whether subflows prove which units carry.
-#[derive(Clone, Copy)]
-struct Proof {
-    now: Instant,
-    /// Some unit has one: there are connections.
-    exists: bool,
-}
-
-impl Proof {
-    fn lacks(self, unit: &Unit) -> bool {
-        self.exists && self.now >= unit.proven_until
-    }
+    /// A datagram is to be sent through the unit's tunnel, which the unit returns.
+    Probe {
+        /// The unit's station id.
+        station: u32,
+        /// UDP payload, in bytes (1 to [`MAX_PROBE_BYTES`]).
+        bytes: u16,
+    },
+    /// Whether a unit with a slot answers changed. Without this output, nothing is known.
+    Answers {
+        /// The unit's station id.
+        station: u32,
+        /// True if it does.
+        answers: bool,
+    },
 }
 
 /// Assigns units to slots.
@@ -174,6 +138,10 @@ pub struct ConnectionManager {
     units: BTreeMap<u32, Unit>,
     outputs: VecDeque<Output>,
     now: Instant,
+    /// Some unit has answered.
+    has_answers: bool,
+    /// The unit that was probed last, and when its answer is waited for no longer.
+    probed: Option<(u32, Instant)>,
 }
 
 impl ConnectionManager {
@@ -186,6 +154,8 @@ impl ConnectionManager {
             units: BTreeMap::new(),
             outputs: VecDeque::new(),
             now: Instant::ZERO,
+            has_answers: false,
+            probed: None,
         }
     }
 
@@ -199,65 +169,76 @@ impl ConnectionManager {
         self.units.get(&station)?.slot
     }
 
-    fn on_cam(&mut self, now: Instant, cam: &Cam) {
+    /// Processes a CAM. False if it does not count: it is of no station of the directory, or
+    /// another sender's.
+    pub fn on_cam(&mut self, now: Instant, cam: &Cam) -> bool {
+        self.now = now;
         if !self.directory.contains_key(&cam.station) || !cam.rssi_dbm.is_finite() {
-            return;
+            return false;
         }
-        let first = Unit {
-            slot: None,
-            last_cam: now,
-            rssi_dbm: cam.rssi_dbm,
-            position: None,
-            belief: Belief::Unknown,
-            proven_until: now,
-            proven: None,
-            barred_until: now,
-        };
-        let unit = self.units.entry(cam.station).or_insert(first);
+        let unit = self.units.entry(cam.station).or_insert_with(|| Unit::new(now, cam.rssi_dbm));
+        if !unit.filter.accepts(now, cam.rssi_dbm) {
+            return false;
+        }
         unit.rssi_dbm += RSSI_WEIGHT * (cam.rssi_dbm - unit.rssi_dbm);
         (unit.last_cam, unit.position) = (now, cam.position);
         if unit.slot.is_some() {
-            return;
+            return true;
         }
-        let rssi_dbm = unit.rssi_dbm;
-        let may_replace = now >= unit.barred_until;
-        let replaced = |manager: &mut Self| may_replace.then(|| manager.vacate(now, rssi_dbm)).flatten();
-        let Some(slot) = self.free_slot().or_else(|| replaced(self)) else { return };
+        let waiting = unit.clone();
+        if !waiting.waits(now) {
+            return true;
+        }
+        let Some(slot) = self.free_slot().or_else(|| self.vacate(now, &waiting)) else { return true };
+        let rssi_dbm = waiting.rssi_dbm;
         let text = format!("a CAM of {} arrived, {rssi_dbm:.1} dBm", self.name(cam.station));
         let inputs = [("station", f64::from(cam.station)), ("rssi_dbm", f64::from(rssi_dbm))];
         let reason = Reason { rule: "roadside.in-reach", text, inputs: inputs.into() };
         if let Some(unit) = self.units.get_mut(&cam.station) {
-            (unit.slot, unit.belief, unit.proven_until) = (Some(slot), Belief::Unknown, now + GRACE);
+            (unit.slot, unit.belief, unit.proof, unit.answers) = (Some(slot), Belief::Unknown, Proof::new(now), None);
             self.outputs.push_back(Output::Open { slot, station: cam.station, reason });
         }
+        true
     }
 
-    fn proof(&self, now: Instant) -> Proof {
-        let is_proven = |unit: &Unit| unit.proven.is_some_and(|at| now < at + GRACE);
-        Proof { now, exists: self.units.values().any(is_proven) }
+    fn on_proof(&mut self, now: Instant, station: u32) {
+        let Some(unit) = self.units.get_mut(&station).filter(|unit| unit.slot.is_some()) else { return };
+        unit.proof.on_answer(now);
+        self.has_answers = true;
+        self.probed = self.probed.filter(|(probed, _)| *probed != station);
+    }
+
+    fn evidence(&self, now: Instant) -> Evidence {
+        Evidence { now, exists: self.has_answers }
     }
 
     fn free_slot(&self) -> Option<u8> {
         (0..self.params.slots).find(|slot| self.units.values().all(|unit| unit.slot != Some(*slot)))
     }
 
-    /// Takes the slot of the unit that needs it least for one of this RSSI: of a unit whose
-    /// path is lost, else of the weakest that carries nothing and is clearly weaker. A unit
-    /// that waits and is clearly stronger takes it first, with its next CAM.
-    fn vacate(&mut self, now: Instant, rssi_dbm: f32) -> Option<u8> {
-        let proof = self.proof(self.now);
-        let waits = |unit: &Unit| unit.slot.is_none() && now < unit.last_cam + MAX_CAM_PERIOD;
-        if self.units.values().any(|unit| waits(unit) && unit.rssi_dbm > rssi_dbm + HYSTERESIS_DB) {
+    /// Takes the slot of the unit that needs it least for one that waits: of a unit whose
+    /// path is lost, else of the weakest that carries nothing and is clearly weaker. Of those
+    /// that wait the one that has not failed for longest goes first, and then a clearly
+    /// stronger one, each with its next CAM.
+    fn vacate(&mut self, now: Instant, waiting: &Unit) -> Option<u8> {
+        let evidence = self.evidence(now);
+        let rssi_dbm = waiting.rssi_dbm;
+        let precedes = |unit: &Unit| {
+            unit.refuted < waiting.refuted
+                || (unit.refuted == waiting.refuted && unit.rssi_dbm > rssi_dbm + HYSTERESIS_DB)
+        };
+        if self.units.values().any(|unit| unit.waits(now) && precedes(unit)) {
             return None;
         }
-        let is_good = |unit: &Unit| unit.belief == Belief::Good && unit.carries(proof);
+        let is_good = |unit: &Unit| unit.belief == Belief::Good && evidence.carries(unit);
         let has_good = self.units.values().any(is_good);
-        let carries = |unit: &Unit| is_good(unit) || (unit.carries(proof) && !has_good);
+        let carries = |unit: &Unit| is_good(unit) || (evidence.carries(unit) && !has_good);
         let holders = self.units.iter().filter(|(_, unit)| unit.slot.is_some() && !carries(unit));
-        let is_lost = |unit: &Unit| unit.is_lost(proof);
+        let is_lost = |unit: &Unit| evidence.is_lost(unit);
         let order = |a: &Unit, b: &Unit| is_lost(b).cmp(&is_lost(a)).then(a.rssi_dbm.total_cmp(&b.rssi_dbm));
         let (&station, unit) = holders.min_by(|(_, a), (_, b)| order(a, b))?;
-        if !is_lost(unit) && unit.rssi_dbm + HYSTERESIS_DB >= rssi_dbm {
+        // It displaces none that answers, however strong it claims to be.
+        if !is_lost(unit) && (unit.proof.is_given(now) || unit.rssi_dbm + HYSTERESIS_DB >= rssi_dbm) {
             return None;
         }
         let name = self.name(station);
@@ -272,28 +253,42 @@ impl ConnectionManager {
 
     /// Frees the slot of a unit, and returns it.
     fn close(&mut self, station: u32, reason: Reason) -> Option<u8> {
-        let proof = self.proof(self.now);
+        let evidence = self.evidence(self.now);
         let unit = self.units.get_mut(&station)?;
         let slot = unit.slot.take()?;
-        if unit.belief == Belief::Good && unit.is_lost(proof) {
-            unit.barred_until = self.now + PENALTY;
+        unit.refuted = evidence.lacks(unit).then_some(self.now);
+        if unit.refuted.is_some() {
+            unit.filter.on_silence(self.now);
         }
-        (unit.belief, unit.proven) = (Belief::Unknown, None);
+        (unit.belief, unit.answers) = (Belief::Unknown, None);
         self.outputs.push_back(Output::Close { slot, station, reason });
         Some(slot)
     }
 
     /// When a unit is to be removed; never while it carries data. Its CAMs have stopped
     /// then, or the directory lacks it.
-    fn removal(&self, proof: Proof, station: u32, unit: &Unit) -> Option<Instant> {
+    fn removal(&self, evidence: Evidence, station: u32, unit: &Unit) -> Option<Instant> {
         let at =
             if self.directory.contains_key(&station) { unit.last_cam + self.params.timeout } else { Instant::ZERO };
-        (!unit.carries(proof)).then_some(at)
+        (!evidence.carries(unit)).then_some(at)
+    }
+
+    /// A unit that does not answer loses its slot, if any unit answers.
+    fn close_silent(&mut self, now: Instant) {
+        let evidence = self.evidence(now);
+        let lacks = |unit: &Unit| unit.slot.is_some() && evidence.exists && evidence.lacks(unit);
+        let silent = self.units.iter_mut().filter(|(_, unit)| lacks(unit));
+        let stations: Vec<u32> = silent.map(|(station, _)| *station).collect();
+        for station in stations {
+            let text = format!("{} does not answer", self.name(station));
+            self.close(station, Reason { rule: "roadside.silent", text, inputs: Vec::new() });
+        }
     }
 
     fn remove_due(&mut self, now: Instant) {
-        let proof = self.proof(now);
-        let is_due = |(station, unit): &(&u32, &Unit)| self.removal(proof, **station, unit).is_some_and(|at| at <= now);
+        let evidence = self.evidence(now);
+        let removal = |station: u32, unit: &Unit| self.removal(evidence, station, unit);
+        let is_due = |(station, unit): &(&u32, &Unit)| removal(**station, unit).is_some_and(|at| at <= now);
         let due: Vec<u32> = self.units.iter().filter(is_due).map(|(station, _)| *station).collect();
         for station in due {
             if !self.directory.contains_key(&station) {
@@ -309,6 +304,31 @@ impl ConnectionManager {
         }
     }
 
+    /// Reports whether units with a slot answer, once any unit did.
+    fn report_answers(&mut self, now: Instant) {
+        let units = self.units.iter_mut().filter(|(_, unit)| self.has_answers && unit.slot.is_some());
+        for (&station, unit) in units {
+            let answers = unit.proof.is_given(now);
+            if unit.answers.replace(answers) != Some(answers) {
+                self.outputs.push_back(Output::Answers { station, answers });
+            }
+        }
+    }
+
+    /// Probes the unit that has waited for it longest, unless an answer is waited for.
+    fn probe_due(&mut self, now: Instant) {
+        if self.probed.is_some_and(|(_, until)| now < until) {
+            return;
+        }
+        let due = self.units.iter_mut().filter_map(|(station, unit)| Some((unit.probe_at()?, *station, unit)));
+        let next = due.filter(|(at, ..)| *at <= now).min_by_key(|(at, station, _)| (*at, *station));
+        let Some((_, station, unit)) = next else { return };
+        unit.proof.on_probe(now);
+        self.probed = Some((station, now + ANSWER_TIMEOUT));
+        let bytes = unit.proof.probe_bytes();
+        self.outputs.push_back(Output::Probe { station, bytes });
+    }
+
     fn name(&self, station: u32) -> &str {
         self.directory.get(&station).map_or("a former unit", String::as_str)
     }
@@ -321,25 +341,25 @@ impl Engine for ConnectionManager {
     fn handle(&mut self, now: Instant, input: Input) {
         self.now = now;
         match input {
-            Input::Cam(cam) => self.on_cam(now, &cam),
+            Input::Cam(cam) => {
+                self.on_cam(now, &cam);
+            }
             Input::Directory(stations) => self.on_directory(stations),
             Input::Belief { station, belief } => {
                 if let Some(unit) = self.units.get_mut(&station).filter(|unit| unit.slot.is_some()) {
                     unit.belief = belief;
                 }
             }
-            Input::Proof { station } => {
-                if let Some(unit) = self.units.get_mut(&station) {
-                    unit.proven_until = unit.proven_until.max(now + GRACE);
-                    unit.proven = Some(now);
-                }
-            }
+            Input::Proof { station } => self.on_proof(now, station),
         }
     }
 
     fn poll(&mut self, now: Instant) -> Option<Output> {
         self.now = now;
         self.remove_due(now);
+        self.close_silent(now);
+        self.report_answers(now);
+        self.probe_due(now);
         self.outputs.pop_front()
     }
 
@@ -347,8 +367,13 @@ impl Engine for ConnectionManager {
         if !self.outputs.is_empty() {
             return Some(Instant::ZERO);
         }
-        let proof = self.proof(self.now);
-        self.units.iter().filter_map(|(station, unit)| self.removal(proof, *station, unit)).min()
+        let evidence = self.evidence(self.now);
+        let removals = self.units.iter().filter_map(|(station, unit)| self.removal(evidence, *station, unit));
+        let free_at = self.probed.map_or(Instant::ZERO, |(_, until)| until);
+        let probes = self.units.values().filter_map(|unit| Some(unit.probe_at()?.max(free_at)));
+        let answers = self.units.values().filter(|unit| unit.answers == Some(true));
+        let expiries = answers.filter_map(|unit| unit.proof.expires_at());
+        removals.chain(probes).chain(expiries).min()
     }
 }
 

@@ -2,7 +2,7 @@
 //! that has a slot.
 //!
 //! A driver carries out what [`UnitPaths::poll`] returns: it builds or removes the tunnel,
-//! and adds or removes the path of the agent.
+//! adds or removes the path of the agent, and sends probes.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -10,13 +10,15 @@ use alloc::vec::Vec;
 use super::connection_manager::{Cam, ConnectionManager, Input, Output, Params, Station, Unit};
 use crate::assess::Belief;
 use crate::engine::Engine;
-use crate::path::{PathId, Sample, SampleKind, Signal};
+use crate::path::{PathId, Sample, SampleKind, Signal, Transport};
 use crate::time::Instant;
 
 /// The units of one radio.
 pub struct UnitPaths {
     manager: ConnectionManager,
     paths: BTreeMap<u32, PathId>,
+    /// Connection and delivered segments of each path's last statistics.
+    delivered: BTreeMap<PathId, (u32, u32)>,
     /// The last CAM. If it opens a slot, it is also the first sample of the path.
     last: Option<Signal>,
 }
@@ -26,7 +28,7 @@ impl UnitPaths {
     pub fn new(params: Params, directory: Vec<Station>) -> UnitPaths {
         let mut manager = ConnectionManager::new(params);
         manager.handle(Instant::ZERO, Input::Directory(directory));
-        UnitPaths { manager, paths: BTreeMap::new(), last: None }
+        UnitPaths { manager, paths: BTreeMap::new(), delivered: BTreeMap::new(), last: None }
     }
 
     /// Replaces the directory. A unit that is no longer in it keeps its path while that carries data.
@@ -34,11 +36,13 @@ impl UnitPaths {
         self.manager.handle(now, Input::Directory(directory));
     }
 
-    /// Processes a CAM. Returns it as a sample if its sender is a path.
+    /// Processes a CAM. Returns it as a sample if it counts and its sender is a path.
     pub fn on_signal(&mut self, now: Instant, signal: Signal) -> Option<Sample> {
         let station = signal.station?;
         let cam = Cam { station, rssi_dbm: signal.rssi_dbm, position: signal.sender };
-        self.manager.handle(now, Input::Cam(cam));
+        if !self.manager.on_cam(now, &cam) {
+            return None;
+        }
         self.last = Some(signal);
         self.paths.get(&station).map(|path| Sample { path: *path, kind: SampleKind::Signal(signal) })
     }
@@ -55,14 +59,28 @@ impl UnitPaths {
         self.manager.units()
     }
 
-    /// A subflow over a path exists, whether it is one of the units or not.
-    pub fn on_subflow(&mut self, now: Instant, path: PathId) {
-        if let Some((&station, _)) = self.paths.iter().find(|(_, known)| **known == path) {
+    /// Processes the statistics of a subflow over a path, whether it is one of the units or
+    /// not. If more has been delivered, the unit is in reach.
+    pub fn on_subflow(&mut self, now: Instant, path: PathId, transport: &Transport) {
+        let Some((&station, _)) = self.paths.iter().find(|(_, known)| **known == path) else { return };
+        let (token, delivered) = (transport.token, transport.delivered);
+        let before = self.delivered.insert(path, (token, delivered));
+        if before.is_some_and(|(known, before)| known == token && before != delivered) {
             self.manager.handle(now, Input::Proof { station });
         }
     }
 
-    /// The next decision: a unit takes a slot, or leaves it.
+    /// A unit answered a probe.
+    pub fn on_answer(&mut self, now: Instant, station: u32) {
+        self.manager.handle(now, Input::Proof { station });
+    }
+
+    /// Whether a unit answers, as a sample of its path.
+    pub fn answers(&self, station: u32, answers: bool) -> Option<Sample> {
+        self.paths.get(&station).map(|path| Sample { path: *path, kind: SampleKind::Reach { answers } })
+    }
+
+    /// The next decision.
     pub fn poll(&mut self, now: Instant) -> Option<Output> {
         self.manager.poll(now)
     }
@@ -86,7 +104,9 @@ impl UnitPaths {
 
     /// A unit is no path any more. Returns the one that it was.
     pub fn remove(&mut self, station: u32) -> Option<PathId> {
-        self.paths.remove(&station)
+        let path = self.paths.remove(&station)?;
+        self.delivered.remove(&path);
+        Some(path)
     }
 }
 
@@ -96,7 +116,7 @@ mod tests {
     use alloc::string::ToString;
 
     fn signal(station: u32) -> Signal {
-        Signal { rssi_dbm: -70.0, station: Some(station), ..Signal::default() }
+        Signal { rssi_dbm: -90.0, station: Some(station), ..Signal::default() }
     }
 
     #[test]

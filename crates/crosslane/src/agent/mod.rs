@@ -45,6 +45,7 @@ mod transport;
 mod tunnel_actuator;
 pub mod unit;
 mod unit_directory;
+mod unit_probe;
 pub mod unit_tunnel;
 
 use commands::{Mptcp, actuators, connection_snapshot};
@@ -231,7 +232,7 @@ impl Driver {
                 }
                 () = or_pending(count.map(tokio::time::sleep)) => self.observe_counters(),
                 () = or_pending(wait.map(tokio::time::sleep)) => {}
-                event = or_pending(self.roadside.as_mut().map(Roadside::next_event)) => self.on_link_event(event),
+                arrived = or_pending(self.roadside.as_mut().map(Roadside::next)) => self.on_roadside(arrived),
                 answer = or_pending(self.resolving.as_mut().map(Resolving::answer)) => self.resolved(answer),
                 () = or_pending(retry.map(tokio::time::sleep)) => self.retry(),
                 _ = checks.tick() => self.periodic_check(),
@@ -339,8 +340,8 @@ impl Driver {
 
     fn handle(&mut self, input: Input) {
         let now = self.clock.now();
-        if let Input::Sample(Sample { path, kind: SampleKind::Transport(_) }) = &input {
-            self.roadside.iter_mut().for_each(|roadside| roadside.note_subflow(now, *path));
+        if let Input::Sample(Sample { path, kind: SampleKind::Transport(transport) }) = &input {
+            self.roadside.iter_mut().for_each(|roadside| roadside.note_subflow(now, *path, transport));
         }
         self.engine.handle(now, input);
     }

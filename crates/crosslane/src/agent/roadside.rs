@@ -5,19 +5,20 @@ use std::sync::Arc;
 
 use crosslane_core::agent::Input;
 use crosslane_core::assess::{Belief, Reason};
-use crosslane_core::path::{PathId, PathSpec, Rat, Signal, UNITS_RADIO};
+use crosslane_core::path::{PathId, PathSpec, Rat, Signal, Transport, UNITS_RADIO};
 use crosslane_core::roadside::connection_manager::{self, Params, Unit};
 use crosslane_core::roadside::messages::{Announcement, Role};
 use crosslane_core::roadside::unit_paths::UnitPaths;
 use crosslane_core::time::Instant;
 use toml::Spanned;
 
-use super::Driver;
 use super::config::roadside::{RoadsideConfig, TunnelKind, UnitConfig};
 use super::config::{Config, UNITS};
 use super::home_address::Way;
 use super::unit_directory::{UnitDirectory, station};
+use super::unit_probe::{self, ProbeSocket};
 use super::unit_tunnel::{self, Closing, Radio, UnitTunnel};
+use super::{Driver, or_pending};
 use crate::clock::Clock;
 use crate::control::status::UnitStatus;
 use crate::error::{Error, Result};
@@ -46,8 +47,18 @@ struct Slot {
     unit: UnitConfig,
     path: PathId,
     tunnel: Option<UnitTunnel>,
+    /// The socket of probes, since the first one through this tunnel.
+    probes: Option<ProbeSocket>,
     /// Whether the user knows that there is no tunnel.
     is_reported: bool,
+}
+
+/// What arrives at the units' side of a vehicle.
+pub enum Arrived {
+    /// From the controller.
+    Link(LinkEvent),
+    /// The unit with this station id answered a probe.
+    Answer(u32),
 }
 
 impl Roadside {
@@ -95,9 +106,23 @@ impl Roadside {
         Ok(())
     }
 
-    /// The next event of the connection to the controller; pends forever without one. Safe to cancel.
-    pub async fn next_event(&mut self) -> LinkEvent {
-        super::or_pending(self.link.as_mut().map(Link::next)).await
+    /// What arrives next. Safe to cancel.
+    pub async fn next(&mut self) -> Arrived {
+        let probed = self.slots.values().filter_map(|slot| Some((slot.unit.station, slot.probes.as_ref()?)));
+        tokio::select! {
+            event = or_pending(self.link.as_mut().map(Link::next)) => Arrived::Link(event),
+            station = unit_probe::answer(probed) => Arrived::Answer(station),
+        }
+    }
+
+    /// Sends a probe to a unit whose tunnel exists.
+    fn probe(&mut self, station: u32, bytes: u16) -> Result<()> {
+        let Some(slot) = self.slots.values_mut().find(|slot| slot.unit.station == station) else { return Ok(()) };
+        if let (None, Some(way)) = (&slot.probes, slot.tunnel.as_ref().and_then(|tunnel| tunnel.way(slot.path))) {
+            slot.probes = Some(ProbeSocket::open(&way)?);
+        }
+        slot.probes.iter().for_each(|probes| probes.send(bytes));
+        Ok(())
     }
 
     /// Passes the directory on. A unit that holds a slot and has changed is passed on when it has left the
@@ -126,9 +151,9 @@ impl Roadside {
         self.paths.on_belief(now, path, belief);
     }
 
-    /// A subflow over a path exists.
-    pub fn note_subflow(&mut self, now: Instant, path: PathId) {
-        self.paths.on_subflow(now, path);
+    /// Processes the statistics of a subflow over a path.
+    pub fn note_subflow(&mut self, now: Instant, path: PathId, transport: &Transport) {
+        self.paths.on_subflow(now, path, transport);
     }
 
     /// Opens the tunnel of a slot, if the radio has an address.
@@ -139,6 +164,7 @@ impl Roadside {
         };
         let former = self.closing.extract_if(.., |closing| closing.is_of(&slot.unit.name));
         former.for_each(Closing::wait);
+        (slot.tunnel, slot.probes) = (None, None);
         slot.tunnel = Some(UnitTunnel::open(section.get_ref(), &slot.unit, slot.path, radio, clock)?);
         slot.is_reported = false;
         Ok(())
@@ -220,8 +246,19 @@ impl Driver {
         }
     }
 
+    /// Processes what arrived from a unit or the controller.
+    pub(super) fn on_roadside(&mut self, arrived: Arrived) {
+        let now = self.clock.now();
+        match arrived {
+            Arrived::Link(event) => self.on_link_event(event),
+            Arrived::Answer(station) => {
+                self.roadside.iter_mut().for_each(|roadside| roadside.paths.on_answer(now, station));
+            }
+        }
+    }
+
     /// The controller announced units, or is gone or back; what it announced stays while it is gone.
-    pub(super) fn on_link_event(&mut self, event: LinkEvent) {
+    fn on_link_event(&mut self, event: LinkEvent) {
         let now = self.clock.now();
         let Some(roadside) = &mut self.roadside else { return };
         match event {
@@ -254,6 +291,14 @@ impl Driver {
             Some(connection_manager::Output::Close { slot, station, reason }) => {
                 self.close_slot(slot, station, &reason);
             }
+            Some(connection_manager::Output::Probe { station, bytes }) => {
+                let sent = self.roadside.as_mut().map_or(Ok(()), |roadside| roadside.probe(station, bytes));
+                sent.err().iter().for_each(|fault| self.journal.fault(fault));
+            }
+            Some(connection_manager::Output::Answers { station, answers }) => {
+                let sample = self.roadside.as_ref().and_then(|roadside| roadside.paths.answers(station, answers));
+                sample.into_iter().for_each(|sample| self.handle(sample.into()));
+            }
             None => return false,
         }
         true
@@ -263,7 +308,7 @@ impl Driver {
         let (Some(roadside), Some(path)) = (&mut self.roadside, self.engine.vacant()) else { return };
         let unit = roadside.directory.unit(station).cloned();
         let Some((net, unit)) = unit.and_then(|unit| Some((unit.net()?, unit))) else { return };
-        roadside.slots.insert(slot, Slot { unit: unit.clone(), path, tunnel: None, is_reported: false });
+        roadside.slots.insert(slot, Slot { unit: unit.clone(), path, tunnel: None, probes: None, is_reported: false });
         let first = roadside.paths.add(station, path);
         self.journal.name_path(path, &unit.name);
         self.journal.roadside(true, (&unit.name, station), slot, reason);
@@ -327,6 +372,7 @@ impl Driver {
             if (has_moved || broken.is_some())
                 && let Some(tunnel) = slot.tunnel.take()
             {
+                slot.probes = None;
                 roadside.closing.push(tunnel.close());
             }
             if slot.tunnel.is_none() {

@@ -70,7 +70,7 @@ pub fn apply(
             manager.handle(clock.now(), Input::Cam(cam));
         }
         while let Some(output) = manager.poll(clock.now()) {
-            let (opened, slot, station, reason) = parts(output);
+            let Some((opened, slot, station, reason)) = change(output) else { continue };
             let Some(&path) = paths.get(&station) else { continue };
             endpoints.change(path, opened)?;
             events.push((clock.now(), RunEvent::Slot(SlotChange { path, station, slot, opened, reason })));
@@ -79,10 +79,12 @@ pub fn apply(
     Ok(events)
 }
 
-fn parts(output: Output) -> (bool, u8, u32, Reason) {
+/// A change of a slot; the kernel's path manager does not ask whether a unit answers.
+fn change(output: Output) -> Option<(bool, u8, u32, Reason)> {
     match output {
-        Output::Open { slot, station, reason } => (true, slot, station, reason),
-        Output::Close { slot, station, reason } => (false, slot, station, reason),
+        Output::Open { slot, station, reason } => Some((true, slot, station, reason)),
+        Output::Close { slot, station, reason } => Some((false, slot, station, reason)),
+        Output::Probe { .. } | Output::Answers { .. } => None,
     }
 }
 

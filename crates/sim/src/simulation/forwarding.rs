@@ -17,6 +17,10 @@ impl Simulation {
                 (LinkPacket::Direct(packet), _) => self.deliver(direction, packet),
                 (LinkPacket::Tunnelled(datagram), Some(tunnel)) => tunnel.receive(self.now, direction, datagram),
                 (LinkPacket::Tunnelled(_), None) => {}
+                (LinkPacket::Probe(path, bytes), _) if direction == Direction::Up => {
+                    self.wires.send(self.now, path, Direction::Down, LinkPacket::Probe(path, bytes));
+                }
+                (LinkPacket::Probe(path, _), _) => self.path_control.on_answer(self.now, path),
             }
         }
         self.exchange();

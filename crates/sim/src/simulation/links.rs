@@ -17,6 +17,9 @@ pub(super) enum LinkPacket {
     Direct(Packet),
     /// A datagram of the tunnel.
     Tunnelled(TunnelPacket),
+    /// A probe of the roadside unit of this path, or its answer, with this UDP payload, in
+    /// bytes.
+    Probe(PathId, u16),
 }
 
 /// A packet on a link.
@@ -156,6 +159,7 @@ impl LinkPacket {
         match self {
             LinkPacket::Direct(packet) => packet.ip_bytes(),
             LinkPacket::Tunnelled(datagram) => datagram.ip_bytes,
+            LinkPacket::Probe(_, bytes) => UDP_HEADER_BYTES + bytes,
         }
     }
 }
@@ -168,13 +172,17 @@ fn packet_row(now: Instant, path: PathId, direction: Direction, content: &LinkPa
         LinkPacket::Direct(Packet::Segment(segment, _)) => Some(segment),
         _ => None,
     };
+    let payload_bytes = match content {
+        LinkPacket::Probe(..) => 0,
+        _ => segment.map_or(ip_bytes.saturating_sub(UDP_HEADER_BYTES), |segment| segment.payload),
+    };
     PacketRow {
         t_ns: now.as_nanos(),
         delivered_ns: None,
         path,
         direction,
         ip_bytes: ip_bytes + overhead,
-        payload_bytes: segment.map_or(ip_bytes.saturating_sub(UDP_HEADER_BYTES), |segment| segment.payload),
+        payload_bytes,
         subflow: segment.map(|segment| segment.subflow),
         // As on the wire: 32 bits.
         tcp_seq: segment.map_or(0, |segment| segment.seq as u32),

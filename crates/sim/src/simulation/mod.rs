@@ -19,6 +19,7 @@ use std::net::SocketAddr;
 
 use crosslane_core::actuator::{Command, Steering};
 use crosslane_core::agent::Output;
+use crosslane_core::link::Direction;
 use crosslane_core::mptcp::Event;
 use crosslane_core::path::{PathId, Signal};
 use crosslane_core::time::{Duration, Instant};
@@ -44,7 +45,7 @@ mod slots;
 mod traffic;
 mod tunnel;
 
-use links::Wires;
+use links::{LinkPacket, Wires};
 use path_control::{Applied, PathControl};
 pub use slots::SlotChange;
 use traffic::Traffic;
@@ -342,6 +343,10 @@ impl Simulation {
                         self.recording.events += 1;
                     }
                     Applied::Slot(change) => self.recording.slot_changes.push((now, change)),
+                    Applied::Probe(path, bytes) => {
+                        self.wires.send(now, path, Direction::Up, LinkPacket::Probe(path, bytes));
+                    }
+                    Applied::Nothing => {}
                 }
                 idle = false;
             }

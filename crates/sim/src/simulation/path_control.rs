@@ -11,7 +11,7 @@ use crosslane_core::path::{PathId, Sample, SampleKind, Signal};
 use crosslane_core::time::Instant;
 
 use super::agent_driver::AgentDriver;
-use super::slots::{SlotChange, Slots};
+use super::slots::{SlotChange, SlotOutput, Slots};
 use crate::transport::{Endpoint, KernelPathManager};
 
 pub(super) struct PathControl {
@@ -32,6 +32,10 @@ pub(super) enum Applied {
     Agent(Output),
     /// A change of a slot.
     Slot(SlotChange),
+    /// Something that is not recorded.
+    Nothing,
+    /// A probe with this UDP payload, in bytes, is to be sent to the unit of this path.
+    Probe(PathId, u16),
 }
 
 impl PathControl {
@@ -88,8 +92,14 @@ impl PathControl {
         let Controller::Agent(driver) = &mut self.controller else { return };
         for info in vehicle.subflows() {
             driver.observe(now, info.path, SampleKind::Transport(info.transport));
-            driver.of_agent(info.path).into_iter().for_each(|path| self.slots.on_subflow(now, path));
+            let path = driver.of_agent(info.path);
+            path.into_iter().for_each(|path| self.slots.on_subflow(now, path, &info.transport));
         }
+    }
+
+    /// The unit of a path answered a probe.
+    pub(super) fn on_answer(&mut self, now: Instant, path: PathId) {
+        self.slots.on_answer(now, path);
     }
 
     /// Limit of the bytes that the sender has written and not acknowledged, if any.
@@ -112,9 +122,23 @@ impl PathControl {
     /// Applies the agent's next output, or else the next change of a slot. A command to the
     /// path manager is applied to the vehicle's connection.
     pub(super) fn apply_next(&mut self, now: Instant, vehicle: &mut Endpoint) -> Option<Applied> {
-        self.apply_output(now, vehicle)
-            .map(Applied::Agent)
-            .or_else(|| self.change_slot(now, vehicle).map(Applied::Slot))
+        if let Some(output) = self.apply_output(now, vehicle) {
+            return Some(Applied::Agent(output));
+        }
+        match self.slots.poll(now)? {
+            SlotOutput::Change(change) => {
+                self.change_slot(now, &change, vehicle);
+                Some(Applied::Slot(change))
+            }
+            SlotOutput::Probe(path, bytes) if self.driver().is_some() => Some(Applied::Probe(path, bytes)),
+            SlotOutput::Probe(..) => Some(Applied::Nothing),
+            SlotOutput::Sample(sample) => {
+                if let Controller::Agent(driver) = &mut self.controller {
+                    sample.into_iter().for_each(|sample| driver.handle(now, sample.into()));
+                }
+                Some(Applied::Nothing)
+            }
+        }
     }
 
     fn apply_output(&mut self, now: Instant, vehicle: &mut Endpoint) -> Option<Output> {
@@ -135,8 +159,7 @@ impl PathControl {
         Some(driver.in_scenario(output))
     }
 
-    fn change_slot(&mut self, now: Instant, vehicle: &mut Endpoint) -> Option<SlotChange> {
-        let change = self.slots.poll(now)?;
+    fn change_slot(&mut self, now: Instant, change: &SlotChange, vehicle: &mut Endpoint) {
         match &mut self.controller {
             Controller::None => {}
             Controller::Kernel(manager) => {
@@ -147,17 +170,16 @@ impl PathControl {
             }
             Controller::Agent(driver) if change.opened => {
                 if let Some(path) = driver.add(now, change.path) {
-                    let first = self.slots.add(&change, path);
+                    let first = self.slots.add(change, path);
                     let up = Sample { path, kind: SampleKind::Link { up: true } };
                     [up].into_iter().chain(first).for_each(|sample| driver.handle(now, sample.into()));
                 }
             }
             Controller::Agent(driver) => {
-                if let Some(path) = self.slots.remove(&change) {
+                if let Some(path) = self.slots.remove(change) {
                     driver.remove(now, path);
                 }
             }
         }
-        Some(change)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crosslane_core::assess::{Belief, Reason};
-use crosslane_core::path::{PathId, Sample, Signal};
+use crosslane_core::path::{PathId, Sample, Signal, Transport};
 use crosslane_core::roadside::connection_manager::{Output, Params, Station};
 use crosslane_core::roadside::unit_paths::UnitPaths;
 use crosslane_core::time::{Duration, Instant};
@@ -46,6 +46,24 @@ struct RadioSlots {
     /// Station id of each path.
     stations: Vec<u32>,
     units: UnitPaths,
+}
+
+/// What the slots decide.
+pub(super) enum SlotOutput {
+    /// A unit takes a slot, or leaves it.
+    Change(SlotChange),
+    /// A probe with this UDP payload, in bytes, is to be sent over this path.
+    Probe(PathId, u16),
+    /// What the agent is to know of one of its paths.
+    Sample(Option<Sample>),
+}
+
+impl RadioSlots {
+    /// The path of a unit.
+    fn path(&self, station: u32) -> Option<PathId> {
+        let place = self.stations.iter().position(|id| *id == station)?;
+        Some(PathId((self.paths.start + place) as u8))
+    }
 }
 
 impl Slots {
@@ -120,9 +138,18 @@ impl Slots {
         self.radios.iter_mut().for_each(|radio| radio.units.on_belief(now, path, belief));
     }
 
-    /// A subflow over a path of the agent exists.
-    pub(super) fn on_subflow(&mut self, now: Instant, path: PathId) {
-        self.radios.iter_mut().for_each(|radio| radio.units.on_subflow(now, path));
+    /// Processes the statistics of a subflow over a path of the agent.
+    pub(super) fn on_subflow(&mut self, now: Instant, path: PathId, transport: &Transport) {
+        self.radios.iter_mut().for_each(|radio| radio.units.on_subflow(now, path, transport));
+    }
+
+    /// The unit of a path answered a probe.
+    pub(super) fn on_answer(&mut self, now: Instant, path: PathId) {
+        if let Some(radio) = self.of(path)
+            && let Some(&station) = radio.stations.get(usize::from(path.0) - radio.paths.start)
+        {
+            radio.units.on_answer(now, station);
+        }
     }
 
     /// A unit that has taken a slot is this path of the agent; returns the first sample.
@@ -135,20 +162,24 @@ impl Slots {
         self.of(change.path)?.units.remove(change.station)
     }
 
-    /// The next change that is due.
-    pub(super) fn poll(&mut self, now: Instant) -> Option<SlotChange> {
-        let (first, stations, output) = self.radios.iter_mut().find_map(|radio| {
+    /// The next decision that is due.
+    pub(super) fn poll(&mut self, now: Instant) -> Option<SlotOutput> {
+        let (radio, output) = self.radios.iter_mut().find_map(|radio| {
             let output = radio.units.poll(now)?;
-            Some((radio.paths.start, &radio.stations, output))
+            Some((radio, output))
         })?;
         let (slot, station, reason, opened) = match output {
             Output::Open { slot, station, reason } => (slot, station, reason, true),
             Output::Close { slot, station, reason } => (slot, station, reason, false),
+            Output::Probe { station, bytes } => return Some(SlotOutput::Probe(radio.path(station)?, bytes)),
+            Output::Answers { station, answers } => {
+                return Some(SlotOutput::Sample(radio.units.answers(station, answers)));
+            }
         };
-        let place = first + stations.iter().position(|id| *id == station)?;
-        self.stands[place] = opened;
+        let path = radio.path(station)?;
+        self.stands[usize::from(path.0)] = opened;
         self.first_opened.get_or_insert(now);
-        Some(SlotChange { path: PathId(place as u8), station, slot, opened, reason })
+        Some(SlotOutput::Change(SlotChange { path, station, slot, opened, reason }))
     }
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {

@@ -101,6 +101,8 @@ pub struct Segment {
     pub options: MptcpOptions,
     /// Backup flag of MP_JOIN or MP_PRIO.
     pub backup: Option<bool>,
+    /// Id of the sender's address in the SYN of MP_JOIN (RFC 8684 section 3.2).
+    pub joins: Option<u8>,
     /// Id of the address that REMOVE_ADDR withdraws.
     pub removed: Option<u8>,
     /// Transmission time of the acknowledged segment (RFC 7323).

@@ -154,15 +154,44 @@ fn a_strong_signal_without_a_subflow_moves_nothing() {
 }
 
 #[test]
-fn of_messages_that_come_too_often_the_weaker_counts() {
+fn a_good_signal_of_a_station_that_does_not_answer_opens_nothing() {
+    let mut paths = Paths::new(Mode::Aggregate);
+    paths.hear(0, 0, Good, -70.0);
+    paths.hear(0, 1, Good, -40.0);
+    paths.deliver(0, 0, 1);
+    (paths.latest[0].answers, paths.latest[1].answers) = (Some((Instant::ZERO, true)), Some((Instant::ZERO, false)));
+    assert_eq!(paths.at(0)[..2], [Active, Closed]);
+    paths.latest[1].answers = Some((Instant::from_millis(100), true));
+    paths.deliver(100, 0, 2);
+    assert_eq!(paths.at(100)[..2], [Active, Backup]);
+}
+
+#[test]
+fn a_far_weaker_station_that_answers_is_in_reserve() {
+    let mut paths = Paths::new(Mode::Aggregate);
+    paths.hear(0, 0, Good, -60.0);
+    paths.hear(0, 1, Good, -78.0);
+    paths.deliver(0, 0, 1);
+    assert_eq!(paths.at(0)[..2], [Active, Closed]);
+    paths.latest[1].answers = Some((Instant::from_millis(100), true));
+    paths.deliver(100, 0, 2);
+    assert_eq!(paths.at(100)[..2], [Active, Backup]);
+}
+
+#[test]
+fn a_reserve_that_will_soon_not_answer_is_closed_while_another_carries() {
     let mut paths = Paths::new(Mode::Aggregate);
     paths.hear(0, 0, Good, -70.0);
     paths.hear(0, 1, Good, -75.0);
+    paths.latest[1].answers = Some((Instant::ZERO, true));
     paths.prove(0);
-    paths.at(0);
-    paths.hear(50, 1, Good, -40.0);
-    paths.prove(50);
-    assert_eq!(paths.at(50)[..2], [Active, Backup]);
+    assert_eq!(paths.at(0)[..2], [Active, Backup]);
+    paths.hear(100, 1, Fading, -84.0);
+    paths.prove(100);
+    assert_eq!(paths.at(100)[..2], [Active, Backup]);
+    paths.hear(200, 1, Fading, -86.0);
+    paths.prove(200);
+    assert_eq!(paths.at(200)[..2], [Active, Closed]);
 }
 
 #[test]

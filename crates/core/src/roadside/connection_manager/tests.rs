@@ -21,6 +21,15 @@ fn believe(manager: &mut ConnectionManager, station: u32, belief: Belief) {
     manager.handle(Instant::ZERO, Input::Belief { station, belief });
 }
 
+/// Receives a CAM, and polls nothing.
+fn receive(manager: &mut ConnectionManager, ms: u64, station: u32, rssi_dbm: f32) {
+    manager.handle(Instant::from_millis(ms), Input::Cam(Cam { station, rssi_dbm, position: None }));
+}
+
+fn prove(manager: &mut ConnectionManager, ms: u64, station: u32) {
+    manager.handle(Instant::from_millis(ms), Input::Proof { station });
+}
+
 fn outputs(manager: &mut ConnectionManager, now: Instant) -> Vec<Output> {
     core::iter::from_fn(|| manager.poll(now)).collect()
 }
@@ -28,19 +37,35 @@ fn outputs(manager: &mut ConnectionManager, now: Instant) -> Vec<Output> {
 /// True and station of each slot that opens, false and station of each that closes.
 fn brief(outputs: &[Output]) -> Vec<(bool, u32, u8)> {
     let brief = |output: &Output| match output {
-        Output::Open { slot, station, .. } => (true, *station, *slot),
-        Output::Close { slot, station, .. } => (false, *station, *slot),
+        Output::Open { slot, station, .. } => Some((true, *station, *slot)),
+        Output::Close { slot, station, .. } => Some((false, *station, *slot)),
+        Output::Probe { .. } | Output::Answers { .. } => None,
     };
-    outputs.iter().map(brief).collect()
+    outputs.iter().filter_map(brief).collect()
+}
+
+/// Station and payload of each probe until `until_ms`, in steps of 10 ms; those of `answering` are answered at once.
+fn probes(manager: &mut ConnectionManager, from_ms: u64, until_ms: u64, answering: &[u32]) -> Vec<(u64, u32, u16)> {
+    let mut sent = Vec::new();
+    for ms in (from_ms..until_ms).step_by(10) {
+        for output in outputs(manager, Instant::from_millis(ms)) {
+            let Output::Probe { station, bytes } = output else { continue };
+            sent.push((ms, station, bytes));
+            if answering.contains(&station) {
+                prove(manager, ms, station);
+            }
+        }
+    }
+    sent
 }
 
 #[test]
 fn a_unit_takes_a_slot_when_its_first_cam_arrives_and_leaves_it_when_they_stop() {
     let mut manager = manager(2, [1, 2]);
-    let opened = cam(&mut manager, 0, 1, -80.0);
+    let opened = cam(&mut manager, 0, 1, -90.0);
     assert_eq!(brief(&opened), [(true, 1, 0)]);
-    assert!(matches!(&opened[0], Output::Open { reason, .. } if reason.text == "a CAM of rsu1 arrived, -80.0 dBm"));
-    assert_eq!(brief(&cam(&mut manager, 100, 1, -80.0)), [], "it has one");
+    assert!(matches!(&opened[0], Output::Open { reason, .. } if reason.text == "a CAM of rsu1 arrived, -90.0 dBm"));
+    assert_eq!(brief(&cam(&mut manager, 100, 1, -90.0)), [], "it has one");
     assert_eq!(manager.next_wakeup(), Some(Instant::from_millis(3100)));
     assert_eq!(brief(&outputs(&mut manager, Instant::from_millis(3099))), []);
     let closed = outputs(&mut manager, Instant::from_millis(3100));
@@ -61,18 +86,89 @@ fn a_unit_that_carries_data_keeps_its_slot_without_cams() {
 }
 
 #[test]
-fn a_unit_whose_signal_is_good_but_that_has_no_subflow_gives_its_slot_to_any_other() {
+fn a_unit_that_does_not_answer_loses_its_slot_and_is_tried_again_after_a_second() {
     let mut manager = manager(2, 1..=3);
-    cam(&mut manager, 0, 1, -80.0);
-    cam(&mut manager, 0, 2, -40.0);
-    believe(&mut manager, 1, Belief::Good);
+    receive(&mut manager, 0, 1, -80.0);
+    receive(&mut manager, 0, 2, -40.0);
     believe(&mut manager, 2, Belief::Good);
-    assert_eq!(brief(&cam(&mut manager, 1500, 3, -85.0)), [], "without any connection nothing proves anything");
-    manager.handle(Instant::from_millis(1600), Input::Proof { station: 1 });
-    assert_eq!(brief(&cam(&mut manager, 1700, 3, -85.0)), [(false, 2, 1), (true, 3, 1)]);
-    believe(&mut manager, 3, Belief::Lost);
-    manager.handle(Instant::from_millis(2000), Input::Proof { station: 1 });
-    assert_eq!(brief(&cam(&mut manager, 2100, 2, -40.0)), [], "and takes no other's for three seconds");
+    let sent = probes(&mut manager, 0, 700, &[1]);
+    assert_eq!(sent[..3], [(0, 1, 1), (10, 2, 1), (110, 1, MAX_PROBE_BYTES)], "one after the other");
+    assert_eq!(manager.slot(2), None, "{sent:?}");
+    assert_eq!(manager.slot(1), Some(0), "it answers");
+    let retry = |manager: &mut ConnectionManager, ms| brief(&cam(manager, ms, 2, -82.0));
+    assert_eq!(retry(&mut manager, 800), []);
+    assert_eq!(retry(&mut manager, 1400), [(true, 2, 1)]);
+}
+
+#[test]
+fn while_no_unit_answers_a_good_one_keeps_its_slot_for_a_second() {
+    let mut manager = manager(1, 1..=2);
+    cam(&mut manager, 0, 1, -40.0);
+    believe(&mut manager, 1, Belief::Good);
+    probes(&mut manager, 0, 900, &[]);
+    assert_eq!(brief(&cam(&mut manager, 900, 2, -40.0)), []);
+    probes(&mut manager, 900, 1200, &[]);
+    assert_eq!(brief(&cam(&mut manager, 1200, 2, -40.0)), [(false, 1, 0), (true, 2, 0)]);
+}
+
+#[test]
+fn a_proof_takes_several_answers_and_is_renewed() {
+    let mut manager = manager(1, 1..=2);
+    receive(&mut manager, 0, 1, -70.0);
+    let sent = probes(&mut manager, 0, 1000, &[1]);
+    let times: Vec<u64> = sent.iter().map(|(ms, ..)| *ms).collect();
+    assert_eq!(times, [0, 100, 200, 300, 800], "{sent:?}");
+    assert!(sent[1..].iter().all(|(_, _, bytes)| *bytes == MAX_PROBE_BYTES));
+    assert_eq!(brief(&cam(&mut manager, 1000, 2, -40.0)), [], "it displaces none that answers");
+    cam(&mut manager, 1000, 1, -70.0);
+    let before = manager.has_answers;
+    let later = outputs(&mut manager, Instant::from_millis(1801));
+    assert!(before && later.contains(&Output::Answers { station: 1, answers: false }), "{later:?}");
+}
+
+#[test]
+fn of_units_that_do_not_answer_the_one_that_has_waited_longest_is_tried_next() {
+    let mut manager = manager(2, 1..=4);
+    cam(&mut manager, 0, 1, -80.0);
+    probes(&mut manager, 0, 400, &[1]);
+    for (ms, station) in [(400, 2), (800, 3)] {
+        assert_eq!(brief(&cam(&mut manager, ms, station, -40.0)), [(true, station, 1)]);
+        probes(&mut manager, ms, ms + 390, &[1]);
+        assert_eq!(manager.slot(station), None);
+    }
+    cam(&mut manager, 2300, 4, -60.0);
+    assert_eq!(manager.slot(4), Some(1));
+    believe(&mut manager, 4, Belief::Lost);
+    cam(&mut manager, 2310, 2, -82.0);
+    assert_eq!(manager.slot(2), Some(1), "a lost one gives way");
+    believe(&mut manager, 2, Belief::Lost);
+    assert_eq!(brief(&cam(&mut manager, 2320, 3, -82.0)), [], "the fourth never failed");
+}
+
+#[test]
+fn forged_cams_of_a_unit_are_ignored_also_when_the_true_ones_are_lost() {
+    let mut manager = manager(1, [1]);
+    let mut counts = |ms: u64, rssi_dbm: f32| {
+        let cam = Cam { station: 1, rssi_dbm, position: None };
+        manager.on_cam(Instant::from_millis(ms), &cam)
+    };
+    assert!(counts(0, -80.0) && counts(100, -82.0), "the true ones");
+    assert!(!counts(130, -50.0), "too soon, and far stronger");
+    assert!(counts(200, -84.0) && counts(300, -78.0));
+    assert!(!counts(3000, -50.0), "the true ones are lost");
+    assert!(counts(5200, -50.0), "for five seconds");
+}
+
+#[test]
+fn forged_cams_that_are_weaker_do_not_hide_the_unit() {
+    let mut manager = manager(1, [1]);
+    for ms in (0..3000).step_by(100) {
+        cam(&mut manager, ms, 1, -60.0);
+        cam(&mut manager, ms + 30, 1, -84.0);
+    }
+    let rssi_dbm = manager.units().next().map(|(_, unit)| unit.rssi_dbm);
+    assert!(rssi_dbm.is_some_and(|dbm| (-84.5..-60.0).contains(&dbm)), "{rssi_dbm:?}");
+    assert_eq!(manager.slot(1), Some(0));
 }
 
 #[test]
@@ -131,8 +227,8 @@ fn stations_that_the_directory_lacks_take_no_room() {
 #[test]
 fn a_unit_that_is_no_longer_known_loses_its_slot_when_it_carries_nothing() {
     let mut manager = manager(4, [1, 2, 3]);
-    cam(&mut manager, 0, 1, -80.0);
-    cam(&mut manager, 0, 2, -80.0);
+    cam(&mut manager, 0, 1, -90.0);
+    cam(&mut manager, 0, 2, -90.0);
     believe(&mut manager, 1, Belief::Good);
     manager.handle(Instant::ZERO, Input::Directory(vec![Station { id: 3, name: "rsu3".into() }]));
     assert_eq!(manager.next_wakeup(), Some(Instant::ZERO));
@@ -154,7 +250,7 @@ proptest! {
         let (mut now, mut held) = (Instant::ZERO, BTreeMap::new());
         for (wait, station, rssi_dbm, kind) in steps {
             now = now + Duration::from_millis(wait);
-            let carried: Vec<u32> = manager.units().filter(|(_, unit)| unit.carries(manager.proof(now))).map(|(id, _)| id).collect();
+            let carried: Vec<u32> = manager.units().filter(|(_, unit)| manager.evidence(now).carries(unit)).map(|(id, _)| id).collect();
             manager.handle(now, match kind {
                 0 => Input::Belief { station, belief: Belief::Good },
                 1 => Input::Belief { station, belief: Belief::Lost },
@@ -171,6 +267,7 @@ proptest! {
                         prop_assert_eq!(held.remove(&slot), Some(station));
                         prop_assert!(!carried.contains(&station) || lost == Some(station));
                     }
+                    Output::Probe { .. } | Output::Answers { .. } => {}
                 }
             }
             prop_assert!(manager.next_wakeup().is_none_or(|at| at > now));
@@ -192,10 +289,11 @@ fn any_step() -> impl Strategy<Value = (u64, Input, bool)> {
     let named = |id| Station { id, name: format!("rsu{id}") };
     let directory = prop::collection::vec(0_u32..14, 0..20)
         .prop_map(move |ids| Input::Directory(ids.into_iter().map(named).collect()));
+    let proof = station.clone().prop_map(|station| Input::Proof { station });
     let belief = (station, prop::sample::select(beliefs.to_vec()))
         .prop_map(|(station, belief)| Input::Belief { station, belief });
     let wait = prop_oneof![0_u64..500, 0_u64..10_000];
-    (wait, prop_oneof![6 => cam, 1 => directory, 3 => belief], any::<bool>())
+    (wait, prop_oneof![6 => cam, 1 => directory, 3 => belief, 3 => proof], any::<bool>())
 }
 
 proptest! {
@@ -227,10 +325,14 @@ proptest! {
                         prop_assert!(!reason.text.is_empty());
                         prop_assert_eq!(held.remove(&slot), Some(station), "what closes has been open");
                     }
+                    Output::Probe { station, bytes } => {
+                        prop_assert!(held.values().any(|id| *id == station) && (1..=MAX_PROBE_BYTES).contains(&bytes));
+                    }
+                    Output::Answers { .. } => {}
                 }
             }
-            let proof = manager.proof(now);
-            prop_assert!(manager.units().all(|(station, unit)| known.contains(&station) || unit.carries(proof)));
+            let evidence = manager.evidence(now);
+            prop_assert!(manager.units().all(|(station, unit)| known.contains(&station) || evidence.carries(unit)));
             let shown: BTreeMap<u8, u32> =
                 manager.units().filter_map(|(station, unit)| Some((unit.slot?, station))).collect();
             prop_assert_eq!(&shown, &held);

@@ -45,7 +45,7 @@ impl Endpoint {
         }
         // The client connects again.
         self.subflows.retain(|_| join);
-        let id = AddressId(if join { segment.path.0 + 1 } else { 0 });
+        let id = AddressId(segment.joins.unwrap_or(0));
         let place = self.add(now, segment.path, segment.port, Phase::Accepted, join, id);
         self.subflows[place].backup[1] = segment.backup.unwrap_or(false);
         Some(place)

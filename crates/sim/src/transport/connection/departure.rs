@@ -56,7 +56,9 @@ impl Endpoint {
 
     /// Sends the vehicle's SYN.
     pub(super) fn send_syn(&mut self, place: usize) {
-        let segment = Segment { seq: 0, ..self.segment_of(&self.subflows[place], SYN) };
+        let subflow = &self.subflows[place];
+        let joins = subflow.join.then_some(subflow.local_id.0);
+        let segment = Segment { seq: 0, joins, ..self.segment_of(subflow, SYN) };
         self.send_handshake(place, segment);
     }
 
@@ -116,8 +118,9 @@ impl Endpoint {
             window: 0,
             sack: None,
             options: MptcpOptions::default(),
-            backup: None,
+            joins: None,
             removed: None,
+            backup: None,
             echo: Instant::ZERO,
         }
     }
