@@ -210,7 +210,7 @@ fn forged_garbled_and_unknown_messages_are_refused_and_counted_and_the_others_go
     let controller = gateway.start();
     gateway.inside(|| {
         runtime().block_on(async {
-            let mut one = first_unit(&gateway).await;
+            first_unit(&gateway).await;
         });
         send_raw(
             b"GET / HTTP/1.1\r\nHost: controller\r\n\r\n0123456789012345678901234567890123456789012345678901234567890",

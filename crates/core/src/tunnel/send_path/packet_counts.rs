@@ -31,7 +31,7 @@ impl PacketCounts {
     pub(super) fn on_report(&mut self, highest: u32, arrived: u32) {
         let (from, had) = *self.evaluated.get_or_insert((highest, arrived));
         let sent = highest.wrapping_sub(from);
-        if sent < EVALUATED_PACKETS || sent > u32::MAX / 2 {
+        if !(EVALUATED_PACKETS..=u32::MAX / 2).contains(&sent) {
             return;
         }
         self.evaluated = Some((highest, arrived));
