@@ -234,4 +234,10 @@ pub struct Transport {
 impl Transport {
     /// Placeholder for the peer where only one exists.
     pub const NO_PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+    /// True if the sender has more data than the path takes: the congestion window is full,
+    /// or bytes wait to be sent.
+    pub fn is_full(&self) -> bool {
+        self.unacked >= self.cwnd || self.notsent_bytes > 0
+    }
 }

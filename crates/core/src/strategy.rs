@@ -15,6 +15,7 @@ use crate::assess::Assessor;
 use crate::parameters::{Field, List, ParameterError, Table, list, read};
 use crate::path::{PathSpec, Rat};
 
+pub mod adaptive;
 pub mod deadline;
 pub mod hapanchak;
 pub mod mp_dpa;
@@ -22,7 +23,8 @@ pub mod threshold;
 pub mod torrinhas;
 
 /// All of them, in the order in which messages and pages name them.
-pub static CATALOG: [Entry; 5] = [hapanchak::ENTRY, threshold::ENTRY, mp_dpa::ENTRY, deadline::ENTRY, torrinhas::ENTRY];
+pub static CATALOG: [Entry; 6] =
+    [hapanchak::ENTRY, threshold::ENTRY, adaptive::ENTRY, mp_dpa::ENTRY, deadline::ENTRY, torrinhas::ENTRY];
 
 /// A strategy with its parameters.
 pub trait Strategy: fmt::Debug + Send + Sync {
@@ -118,7 +120,8 @@ mod tests {
         }
         assert_eq!(
             find("treshold"),
-            Err("there is no strategy \"treshold\", only hapanchak, threshold, mp-dpa, deadline, torrinhas".into())
+            Err("there is no strategy \"treshold\", only hapanchak, threshold, adaptive, mp-dpa, deadline, torrinhas"
+                .into())
         );
     }
 

@@ -45,6 +45,7 @@ _STRATEGIES = {
     "kernel": GREY,
     "kernel-tuned": PURPLE,
     "threshold": GREEN,
+    "adaptive": ORANGE,
     "hapanchak": OCHRE,
     "forecast": SKY,
     "oracle": BLUE,

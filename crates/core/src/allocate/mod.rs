@@ -13,6 +13,7 @@ use crate::path::{OnFade, PathState, RadioLink, SampleKind, Signal, Transport};
 use crate::time::Instant;
 use crate::wanted::Wanted;
 
+pub mod adaptive;
 pub mod by_belief;
 pub mod deadline;
 pub mod mp_dpa;

@@ -11,7 +11,9 @@ use crate::time::{Duration, Instant};
 
 pub mod answers;
 pub mod arrivals;
+mod forecast;
 pub mod hapanchak;
+pub mod quality;
 pub mod reach;
 pub mod silence;
 pub mod stalls;

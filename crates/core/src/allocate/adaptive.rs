@@ -1,0 +1,139 @@
+//! The most preferred good path carries alone, the others are held in reserve. While a
+//! sender has more data than that path takes, every good path carries, unless the mode is
+//! [`Backup`](Mode::Backup).
+//!
+//! If no path is good, each carries in turn, first the one that was left the longest time
+//! ago, until one proves to be good.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::one_of_radio::{OneOfRadio, Params};
+use super::{Allocator, Mode, PathInput, PathSupply, fallback_state};
+use crate::assess::{Belief, Reason};
+use crate::path::PathState;
+use crate::time::{Duration, Instant};
+use crate::wanted::Wanted;
+
+/// The sender has more data than the path takes if its congestion window is full, or bytes
+/// wait to be sent, for this long.
+const FULL: Duration = Duration::from_millis(200);
+/// The others stop to carry when this has not been so for this long.
+const NOT_FULL: Duration = Duration::from_secs(2);
+/// Statistics older than this say nothing.
+const STALE: Duration = Duration::from_millis(50);
+/// How long a path that is not good carries before the next one is tried: a subflow is
+/// opened in two RTTs, and its first data is acknowledged in one more.
+const TURN: Duration = Duration::from_millis(300);
+
+/// The allocator.
+#[derive(Clone, Debug)]
+pub struct Adaptive {
+    mode: Mode,
+    one: OneOfRadio,
+    all: OneOfRadio,
+    now: Instant,
+    /// When each path was last good, or last had its turn.
+    tried: Vec<Instant>,
+    /// The path that has its turn, and when it began.
+    turn: Option<(usize, Instant)>,
+    /// Since when the active path has been full, and when it last was.
+    full: Option<[Instant; 2]>,
+    /// Whether every good path carries.
+    shares: bool,
+}
+
+impl Adaptive {
+    /// An allocator without paths; its mode is that of `params`.
+    pub fn new(params: Params) -> Adaptive {
+        Adaptive {
+            mode: params.mode,
+            one: OneOfRadio::new(Params { mode: Mode::Backup, ..params }),
+            all: OneOfRadio::new(Params { mode: Mode::Aggregate, ..params }),
+            now: Instant::ZERO,
+            tried: Vec::new(),
+            turn: None,
+            full: None,
+            shares: false,
+        }
+    }
+
+    /// Whether every good path is to carry.
+    fn is_to_share(&mut self, now: Instant, paths: &[PathSupply]) -> bool {
+        let active = paths.iter().filter(|path| path.input.was == PathState::Active);
+        let is_full_now = active
+            .filter_map(|path| path.latest.transport)
+            .any(|(at, transport)| now.since(at) < STALE && transport.is_full());
+        if is_full_now {
+            let since = self.full.filter(|[_, last]| now.since(*last) < STALE).map_or(now, |[since, _]| since);
+            self.full = Some([since, now]);
+        }
+        self.mode == Mode::Aggregate
+            && self.full.is_some_and(|[since, last]| match self.shares {
+                true => now.since(last) < NOT_FULL,
+                false => now == last && now.since(since) >= FULL,
+            })
+    }
+
+    /// The path that carries if none is good.
+    fn next_turn(&mut self, paths: &[PathInput]) -> Option<usize> {
+        let is_usable = |path: &PathInput| matches!(path.belief, Belief::Fading | Belief::Stalled);
+        let usable = || (0..paths.len()).filter(|place| is_usable(&paths[*place]));
+        if let Some((place, since)) = self.turn.filter(|(place, _)| *place < paths.len() && is_usable(&paths[*place]))
+            && self.now < since + TURN
+            && usable().all(|other| paths[other].belief >= paths[place].belief)
+        {
+            return Some(place);
+        }
+        let place =
+            usable().min_by_key(|place| (paths[*place].belief, self.tried.get(*place).copied(), paths[*place].rank))?;
+        self.turn = Some((place, self.now));
+        if let Some(tried) = self.tried.get_mut(place) {
+            *tried = self.now;
+        }
+        Some(place)
+    }
+}
+
+impl Allocator for Adaptive {
+    fn allocate(&mut self, paths: &[PathInput]) -> Wanted {
+        self.tried.resize(paths.len(), Instant::ZERO);
+        for (tried, path) in self.tried.iter_mut().zip(paths) {
+            if path.was == PathState::Active {
+                *tried = self.now;
+            }
+        }
+        let is_any_good = paths.iter().any(|path| path.belief == Belief::Good);
+        if !is_any_good && let Some(first) = self.next_turn(paths) {
+            let state = |(place, path)| if place == first { PathState::Active } else { fallback_state(path) };
+            return paths.iter().enumerate().map(state).collect();
+        }
+        self.turn = None;
+        if self.shares { self.all.allocate(paths) } else { self.one.allocate(paths) }
+    }
+
+    fn review(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Reason> {
+        self.now = now;
+        let (of_one, of_all) = (self.one.review(now, paths), self.all.review(now, paths));
+        if self.turn.is_some_and(|(_, since)| now >= since + TURN) && paths.len() > 1 {
+            return Some(Reason::plain("adaptive.turn", "no path is good, the next is tried"));
+        }
+        let shares = self.is_to_share(now, paths);
+        if shares == core::mem::replace(&mut self.shares, shares) {
+            return if shares { of_all } else { of_one };
+        }
+        let text = if shares {
+            format!("the sender has had more data than one path takes for {} ms", FULL.as_millis())
+        } else {
+            format!("one path has sufficed for {} s", NOT_FULL.as_secs())
+        };
+        Some(Reason { rule: if shares { "adaptive.share" } else { "adaptive.alone" }, text, inputs: [].into() })
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        let radio = if self.shares { self.all.next_wakeup() } else { self.one.next_wakeup() };
+        let alone = self.full.filter(|_| self.shares).map(|[_, last]| last + NOT_FULL);
+        let turn = self.turn.map(|(_, since)| since + TURN);
+        radio.into_iter().chain(alone).chain(turn).filter(|at| *at > self.now).min()
+    }
+}

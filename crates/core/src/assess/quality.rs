@@ -1,0 +1,268 @@
+//! What a path is like now, from what its subflows deliver.
+//!
+//! Three signs, each of them sufficient, say that a path delivers late: its RTT, compared
+//! with the least and the usual RTT; the age of the oldest unacknowledged byte; its
+//! retransmissions. While none shows, the path is good, whatever its signal.
+//!
+//! A path that was left is good again when its signal is above the level at which
+//! messages begin to be late (`forecast.rs`), and does not fall towards it. If its signal
+//! does not explain why it was left, it is good again after a pause. Hysteresis and pause
+//! grow with each return that does not last.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use core::net::SocketAddr;
+
+use super::forecast::Forecast;
+use super::stalls::MAX_SUBFLOWS;
+use super::{Assessor, Belief, Reason, check_is_due};
+use crate::path::{Rat, Sample, SampleKind, Transport};
+use crate::time::{Duration, Instant};
+use flow::{Evidence, Flow, Sign};
+
+mod flow;
+
+/// Leaving within this time after a return counts as a short return.
+const SHORT_RETURN: Duration = Duration::from_secs(3);
+/// Growth of the hysteresis with each short return, in dB.
+const GROWTH_DB: f64 = 1.0;
+/// A signal that rises distinctly may be so far below, in dB.
+const RISING_DB: f64 = 2.0;
+/// First pause; it doubles with each short return.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Maximum number of short returns counted: 6 dB, and the longest pause.
+const MAX_SHORT: u32 = 6;
+/// Longest pause.
+const MAX_PAUSE: Duration = Duration::from_secs(64);
+/// Least pause of a path whose signal explains why it was left.
+const SIGNAL_PAUSE: Duration = Duration::from_millis(300);
+/// A signal older than this does not let a path be entered that reports it regularly.
+const STALE: Duration = Duration::from_millis(500);
+/// A path is not entered if it is lost within this time.
+const LOOKAHEAD: Duration = Duration::from_millis(500);
+/// A subflow that replaces one within this time has its RTT.
+const EXPIRY: Duration = Duration::from_secs(60);
+/// Data delivered so long after the path was left was sent since then.
+const PROOF: Duration = Duration::from_millis(300);
+
+/// The assessor of one path.
+#[derive(Clone, Debug, Default)]
+pub struct Quality {
+    late_ms: f64,
+    needs_signal: bool,
+    forecast: Forecast,
+    signal_at: Option<Instant>,
+    flows: BTreeMap<(u32, SocketAddr), Flow>,
+    checked: Instant,
+    /// Whether the last sample was of a bulk sender; unknown at first.
+    is_bulk: Option<bool>,
+    link_down: bool,
+    left: Option<Left>,
+    returned: Option<Instant>,
+    short_returns: u32,
+    belief: Belief,
+    reason: Reason,
+}
+
+/// Why and when a path was left.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    at: Instant,
+    /// Whether its signal explains it.
+    by_signal: bool,
+    /// Whether data waits on it.
+    stalled: bool,
+}
+
+impl Quality {
+    /// An assessor without samples. A message is late after `late`.
+    pub fn new(rat: Rat, late: Duration) -> Quality {
+        let late_ms = late.as_secs_f64() * 1e3;
+        Quality { late_ms, needs_signal: !rat.is_cellular(), forecast: Forecast::new(rat), ..Quality::default() }
+    }
+
+    fn on_link(&mut self, now: Instant, up: bool) {
+        (self.link_down, self.left) = (!up, None);
+        match up {
+            false => self.set(Belief::Lost, Reason::plain("quality.link-down", "the interface is down")),
+            true if self.needs_signal => {
+                self.left = Some(Left { at: now, by_signal: true, stalled: false });
+                self.set(Belief::Unknown, Reason::plain("quality.link-up", "no signal sample yet"));
+            }
+            true => self.set(Belief::Good, Reason::plain("quality.link-up", "the interface is up")),
+        }
+    }
+
+    fn on_signal(&mut self, now: Instant, dbm: f64) {
+        self.forecast.observe(now, dbm);
+        self.signal_at = Some(now);
+        if self.belief == Belief::Unknown && !self.link_down {
+            let text = format!("first signal {dbm:.1} dBm");
+            self.set(Belief::Fading, Reason { rule: "quality.signal", text, inputs: [("rssi_dbm", dbm)].into() });
+        }
+    }
+
+    fn on_transport(&mut self, now: Instant, transport: &Transport) {
+        if check_is_due(&mut self.checked, now) {
+            self.flows.retain(|_, flow| now.since(flow.observed) < EXPIRY);
+        }
+        let key = (transport.token, transport.peer);
+        let late_ms = self.late_ms;
+        let Some(flow) = self.flows.get_mut(&key) else {
+            if self.flows.len() < MAX_SUBFLOWS {
+                self.flows.insert(key, Flow::new(now, transport, self.is_bulk != Some(false)));
+            }
+            return;
+        };
+        let delivered = flow.observe(now, transport);
+        self.is_bulk = Some(flow.is_bulk());
+        if flow.is_bulk() {
+            return self.watch_signal(now);
+        }
+        match flow.evidence(now, late_ms) {
+            Some(evidence) => self.on_evidence(now, evidence),
+            None if delivered && self.belief == Belief::Good => self.forecast.on_delivery(now),
+            None if delivered && !transport.backup => self.on_proof(now),
+            None => {}
+        }
+    }
+
+    /// Data sent after the path was left is delivered in time: it is the last resort, and good.
+    fn on_proof(&mut self, now: Instant) {
+        if self.left.is_some_and(|left| now.since(left.at) > PROOF) && self.belief >= Belief::Fading {
+            self.enter(now, Reason::plain("quality.proof", "data sent since then is delivered in time"));
+        }
+    }
+
+    fn enter(&mut self, now: Instant, reason: Reason) {
+        (self.left, self.returned) = (None, Some(now));
+        self.flows.values_mut().for_each(Flow::restart);
+        self.set(Belief::Good, reason);
+    }
+
+    /// What a bulk sender delivers does not tell whether messages would be late: its path is
+    /// left when the signal reaches the level.
+    fn watch_signal(&mut self, now: Instant) {
+        let Some((dbm, level)) = self.forecast.dbm().zip(self.forecast.level_dbm()) else { return };
+        let is_low = self.forecast.time_to_loss(now).is_some_and(|time| time == Duration::ZERO);
+        if self.belief == Belief::Good && is_low {
+            let text = format!("signal {dbm:.1} dBm falls, messages are late at {level:.1} dBm");
+            let inputs = [("rssi_dbm", dbm), ("level_dbm", level)];
+            self.leave(now, false);
+            self.set(Belief::Fading, Reason { rule: "quality.low", text, inputs: inputs.into() });
+        }
+    }
+
+    fn on_evidence(&mut self, now: Instant, evidence: Evidence) {
+        if self.belief == Belief::Unknown {
+            return;
+        }
+        let stalled = evidence.sign == Sign::Age;
+        match &mut self.left {
+            Some(left) if !stalled || left.stalled => return,
+            Some(left) => left.stalled = true,
+            None => self.leave(now, stalled),
+        }
+        let belief = if stalled { Belief::Stalled } else { Belief::Fading };
+        self.set(belief, self.reason_to_leave(evidence));
+    }
+
+    fn leave(&mut self, now: Instant, stalled: bool) {
+        let is_short = self.returned.is_some_and(|returned| now.since(returned) < SHORT_RETURN);
+        self.short_returns = if is_short { (self.short_returns + 1).min(MAX_SHORT) } else { 0 };
+        self.left = Some(Left { at: now, by_signal: self.forecast.on_leave(), stalled });
+    }
+
+    fn reason_to_leave(&self, evidence: Evidence) -> Reason {
+        let Evidence { sign, figure, limit } = evidence;
+        let (rule, mut text, names) = match sign {
+            Sign::Rtt => (
+                "quality.rtt",
+                format!("RTTs are up to {figure:.0} ms above the least, {limit:.0} ms allowed"),
+                ["rtt_ms", "limit_ms"],
+            ),
+            Sign::Age => (
+                "quality.age",
+                format!("the oldest byte is unacknowledged for {figure:.0} ms, {limit:.0} ms allowed"),
+                ["age_ms", "limit_ms"],
+            ),
+            Sign::Loss => (
+                "quality.loss",
+                format!("{:.1} % of the segments are retransmitted, {:.1} % allowed", figure * 1e2, limit * 1e2),
+                ["loss", "limit"],
+            ),
+        };
+        let mut inputs = alloc::vec![(names[0], figure), (names[1], limit)];
+        if let Some(dbm) = self.forecast.dbm() {
+            text.push_str(&format!(", at {dbm:.1} dBm"));
+            inputs.push(("rssi_dbm", dbm));
+        }
+        Reason { rule, text, inputs }
+    }
+
+    /// When the path may be entered, as far as time decides.
+    fn pause_ends(&self, left: &Left) -> Instant {
+        left.at + if left.by_signal { SIGNAL_PAUSE } else { PAUSE * (1 << self.short_returns) }
+    }
+
+    /// The signal at which the path may be entered.
+    fn entry_dbm(&self, now: Instant) -> Option<f64> {
+        let rising_db = if self.forecast.is_rising(now) { RISING_DB } else { 0.0 };
+        Some(self.forecast.level_dbm()? + GROWTH_DB * f64::from(self.short_returns) - rising_db)
+    }
+
+    fn watch_return(&mut self, now: Instant) {
+        let Some(left) = self.left.filter(|left| now >= self.pause_ends(left)) else { return };
+        let (level, dbm) = (self.forecast.level_dbm(), self.forecast.dbm());
+        if self.needs_signal || (left.by_signal && now < left.at + MAX_PAUSE) {
+            let is_fresh = self.signal_at.is_some_and(|at| now.since(at) < STALE) || !self.needs_signal;
+            let is_above = dbm.zip(self.entry_dbm(now)).is_some_and(|(dbm, entry)| dbm >= entry);
+            let lasts = self.forecast.time_to_loss(now).is_none_or(|time| time >= LOOKAHEAD);
+            if !is_fresh || !is_above || !lasts {
+                return;
+            }
+        }
+        let text = match dbm.zip(level) {
+            Some((dbm, level)) => format!("signal {dbm:.1} dBm, messages were late at {level:.1} dBm"),
+            None => "tried again after a pause".into(),
+        };
+        let inputs = dbm.map(|dbm| ("rssi_dbm", dbm)).into_iter().chain(level.map(|level| ("level_dbm", level)));
+        let reason = Reason { rule: "quality.return", text, inputs: inputs.collect() };
+        self.enter(now, reason);
+    }
+
+    fn set(&mut self, belief: Belief, reason: Reason) {
+        if belief != self.belief {
+            (self.belief, self.reason) = (belief, reason);
+        }
+    }
+}
+
+impl Assessor for Quality {
+    fn observe(&mut self, now: Instant, sample: &Sample) {
+        match &sample.kind {
+            SampleKind::Link { up } => self.on_link(now, *up),
+            SampleKind::Signal(signal) => self.on_signal(now, f64::from(signal.rssi_dbm)),
+            SampleKind::Transport(transport) if !self.link_down => self.on_transport(now, transport),
+            _ => {}
+        }
+    }
+
+    fn advance(&mut self, now: Instant) {
+        if !self.link_down && self.belief != Belief::Unknown {
+            self.watch_return(now);
+        }
+    }
+
+    fn belief(&self) -> (Belief, &Reason) {
+        (self.belief, &self.reason)
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        let left = self.left.filter(|_| !self.needs_signal)?;
+        Some(if left.by_signal { left.at + MAX_PAUSE } else { self.pause_ends(&left) })
+    }
+}
+
+#[cfg(test)]
+mod tests;

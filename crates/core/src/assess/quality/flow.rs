@@ -1,0 +1,277 @@
+//! One subflow: what its RTT, its oldest unacknowledged byte and its retransmissions say.
+
+use alloc::collections::VecDeque;
+
+use crate::path::Transport;
+use crate::time::{Duration, Instant};
+
+/// Mean deviations above the mean at which the RTTs end, and at which they may end if the
+/// message would be late otherwise.
+const DEVIATIONS: f64 = 4.0;
+const FEW_DEVIATIONS: f64 = 2.0;
+/// The recent RTTs end so much further above the least than usual; less is chance.
+const UNUSUAL: f64 = 1.25;
+/// Time constant of the usual RTT, and the greatest share of a sample.
+const USUAL_S: f64 = 10.0;
+const USUAL_SHARE: f64 = 0.1;
+/// The usual RTT is the mean of its first samples.
+const FIRST_SAMPLES: u32 = 32;
+/// An RTT further above the least counts as this, in ms: it is not usual.
+const MAX_USUAL_MS: f64 = 200.0;
+/// Time constant of the recent RTT, and the least and the greatest share of a sample.
+const RECENT_S: f64 = 0.3;
+const RECENT_SHARES: [f64; 2] = [1.0 / 16.0, 0.25];
+/// The least RTT is that of one to two such spans.
+const LEAST_SPAN: Duration = Duration::from_secs(30);
+/// Time until a change shows, in ms: the sampling interval, and half as much for the acknowledgement.
+const NOTICE_MS: f64 = 15.0;
+/// A lost message takes three RTTs: until the loss shows, and to be sent and acknowledged again.
+const RTTS_OF_A_LOSS: f64 = 3.2;
+/// At this share of the time in which a message is late, another path can still deliver it.
+const RESCUE: f64 = 0.7;
+/// Time constant of the counts of retransmissions and deliveries; how many retransmissions,
+/// and which share, say that the path delivers late.
+const LOSS_S: f64 = 1.0;
+const MIN_LOSSES: f64 = 1.5;
+const LOSS_SHARE: f64 = 0.02;
+/// The sampling interval: bytes may have been sent just after the last sample.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
+/// A bulk sender has its congestion window full, or more than the initial window (RFC 6928)
+/// in flight, in more than the first share of the samples, until it is less than the second.
+const BULK_SHARES: [f64; 2] = [0.5, 0.1];
+const INITIAL_WINDOW: u32 = 10;
+const BULK_S: f64 = 0.2;
+/// A pause of a sender counts as at most this.
+const MAX_PAUSE: Duration = Duration::from_millis(100);
+/// Maximum number of sending times remembered; later ones are not.
+const MAX_SENT: usize = 64;
+
+/// A sign that a path delivers late.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Sign {
+    /// The RTTs end so far above the least one, in ms.
+    Rtt,
+    /// The age of the oldest unacknowledged byte, in ms.
+    Age,
+    /// The share of segments that were retransmitted.
+    Loss,
+}
+
+/// A sign, its figure, and the limit that it exceeds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Evidence {
+    pub(super) sign: Sign,
+    pub(super) figure: f64,
+    pub(super) limit: f64,
+}
+
+/// Mean and mean deviation, in ms.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spread {
+    mean: f64,
+    deviation: f64,
+}
+
+impl Spread {
+    fn follow(&mut self, value: f64, share: f64) {
+        self.deviation += share * (libm::fabs(value - self.mean) - self.deviation);
+        self.mean += share * (value - self.mean);
+    }
+
+    fn end(self, deviations: f64) -> f64 {
+        self.mean + deviations * self.deviation
+    }
+}
+
+/// One subflow.
+#[derive(Clone, Debug)]
+pub(super) struct Flow {
+    pub(super) observed: Instant,
+    last: Transport,
+    /// Time of the last RTT sample, and their number up to [`FIRST_SAMPLES`].
+    sampled: Instant,
+    samples: u32,
+    /// Minimum RTT of the present and the previous span, in ms, and when the present began.
+    least_ms: [f64; 2],
+    span: Instant,
+    /// RTT above the least.
+    recent: Option<Spread>,
+    usual: Spread,
+    /// When segments were sent, and their number until then.
+    sent: VecDeque<(Instant, u32)>,
+    /// Since when the first unacknowledged byte has been waiting at least.
+    waiting_since: Option<Instant>,
+    losses: f64,
+    deliveries: f64,
+    /// When the sender last sent, its share of samples with a full window, and whether it is
+    /// a bulk sender.
+    active: Instant,
+    full: f64,
+    is_bulk: bool,
+}
+
+/// Share of a sample after `elapsed` for a time constant.
+fn share(elapsed: Duration, constant_s: f64) -> f64 {
+    1.0 - libm::exp(-elapsed.as_secs_f64() / constant_s)
+}
+
+fn ms(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
+impl Flow {
+    /// A subflow; it is a bulk sender's until the opposite shows, if `is_bulk`.
+    pub(super) fn new(now: Instant, transport: &Transport, is_bulk: bool) -> Flow {
+        Flow {
+            observed: now,
+            last: *transport,
+            sampled: now,
+            samples: 0,
+            least_ms: [ms(transport.rtt), f64::INFINITY],
+            span: now,
+            recent: None,
+            usual: Spread::default(),
+            sent: VecDeque::new(),
+            waiting_since: None,
+            losses: 0.0,
+            deliveries: 0.0,
+            active: now,
+            full: f64::from(u8::from(is_bulk)),
+            is_bulk,
+        }
+    }
+
+    /// Another subflow has taken the place of this one: what is known of its RTT remains.
+    fn replace(&mut self, now: Instant, transport: &Transport) {
+        let Flow { least_ms, span, usual, samples, full, is_bulk, .. } = *self;
+        *self = Flow { least_ms, span, usual, samples, full, ..Flow::new(now, transport, is_bulk) };
+    }
+
+    /// Processes the statistics; returns whether something was delivered.
+    pub(super) fn observe(&mut self, now: Instant, transport: &Transport) -> bool {
+        if (transport.delivered.wrapping_sub(self.last.delivered) as i32) < 0 {
+            self.replace(now, transport);
+            return false;
+        }
+        let before = core::mem::replace(&mut self.observed, now);
+        let last = core::mem::replace(&mut self.last, *transport);
+        let delivered = transport.delivered.wrapping_sub(last.delivered);
+        let losses = transport.retransmitted.wrapping_sub(last.retransmitted);
+        let kept = 1.0 - share(now.since(before), LOSS_S);
+        self.losses = self.losses * kept + f64::from(losses);
+        self.deliveries = self.deliveries * kept + f64::from(delivered);
+        if transport.unacked > 0 || delivered > 0 {
+            self.follow_window(now, transport);
+        }
+        // Bytes may have been sent just after the last sample.
+        self.follow_sent((now - SAMPLE_INTERVAL).max(before), &last, transport);
+        if delivered > 0 {
+            self.on_rtt(now, rtt_ms(&last, transport, delivered));
+        }
+        delivered > 0
+    }
+
+    fn follow_window(&mut self, now: Instant, transport: &Transport) {
+        let elapsed = now.since(core::mem::replace(&mut self.active, now)).min(MAX_PAUSE);
+        let is_full = transport.is_full() || transport.unacked > INITIAL_WINDOW;
+        self.full += share(elapsed, BULK_S) * (f64::from(u8::from(is_full)) - self.full);
+        self.is_bulk = self.full > BULK_SHARES[usize::from(self.is_bulk)];
+    }
+
+    fn follow_sent(&mut self, earliest: Instant, last: &Transport, transport: &Transport) {
+        let is_moving = transport.bytes_acked != last.bytes_acked;
+        self.waiting_since = match self.waiting_since {
+            _ if transport.unacked == 0 => None,
+            Some(since) if !is_moving => Some(since),
+            _ => Some(earliest),
+        };
+        let sent = transport.delivered.wrapping_add(transport.unacked);
+        let known = self.sent.back().map_or(last.delivered.wrapping_add(last.unacked), |(_, sent)| *sent);
+        if sent != known && self.sent.len() < MAX_SENT {
+            self.sent.push_back((earliest, sent));
+        }
+        let is_delivered = |sent: u32| transport.delivered.wrapping_sub(sent) as i32 >= 0;
+        while self.sent.front().is_some_and(|(_, sent)| transport.unacked == 0 || is_delivered(*sent)) {
+            self.sent.pop_front();
+        }
+    }
+
+    fn on_rtt(&mut self, now: Instant, rtt_ms: f64) {
+        let elapsed = now.since(core::mem::replace(&mut self.sampled, now));
+        if now.since(self.span) >= LEAST_SPAN {
+            (self.least_ms, self.span) = ([rtt_ms, self.least_ms[0]], now);
+        }
+        self.least_ms[0] = self.least_ms[0].min(rtt_ms);
+        let excess_ms = rtt_ms - self.least();
+        let [least_share, greatest_share] = RECENT_SHARES;
+        let weight = share(elapsed, RECENT_S).clamp(least_share, greatest_share);
+        self.recent.get_or_insert(self.usual).follow(excess_ms, weight);
+        self.samples += 1;
+        let (weight, most_ms) = if self.samples < FIRST_SAMPLES {
+            (1.0 / f64::from(self.samples + 1), MAX_USUAL_MS)
+        } else {
+            self.samples = FIRST_SAMPLES;
+            let most_ms = (self.usual.end(DEVIATIONS) + NOTICE_MS).min(MAX_USUAL_MS);
+            (share(elapsed, USUAL_S).min(USUAL_SHARE), most_ms)
+        };
+        self.usual.follow(excess_ms.min(most_ms), weight);
+    }
+
+    fn least(&self) -> f64 {
+        self.least_ms[0].min(self.least_ms[1])
+    }
+
+    /// Whether the sender has more data than the path takes: its RTTs and the age of its
+    /// bytes are those of the sender's queue.
+    pub(super) fn is_bulk(&self) -> bool {
+        self.is_bulk
+    }
+
+    /// Age of the oldest unacknowledged byte at most, in ms.
+    fn age_ms(&self, now: Instant) -> f64 {
+        let sent = self.sent.front().map(|(at, _)| *at);
+        [sent, self.waiting_since].into_iter().flatten().min().map_or(0.0, |at| ms(now.since(at)))
+    }
+
+    /// The age that the RTTs explain, in ms: that at which they usually end, and less if the
+    /// message would be late then.
+    fn age_limit_ms(&self, late_ms: f64) -> f64 {
+        let tight_ms = self.usual.end(FEW_DEVIATIONS).max(NOTICE_MS);
+        let usual_ms = self.usual.end(DEVIATIONS).max(tight_ms);
+        self.least() + (RESCUE * late_ms - self.least()).clamp(tight_ms, usual_ms)
+    }
+
+    /// Where the RTTs may end above the least, in ms.
+    fn rtt_limit_ms(&self, late_ms: f64) -> f64 {
+        (UNUSUAL * self.usual.end(DEVIATIONS)).max((late_ms - NOTICE_MS) / RTTS_OF_A_LOSS).max(1.0)
+    }
+
+    /// What says that the path delivers late.
+    pub(super) fn evidence(&self, now: Instant, late_ms: f64) -> Option<Evidence> {
+        if self.is_bulk {
+            return None;
+        }
+        let exceeds = |sign, figure, limit| (figure > limit).then_some(Evidence { sign, figure, limit });
+        let recent = self.recent.unwrap_or_default();
+        exceeds(Sign::Age, self.age_ms(now), self.age_limit_ms(late_ms))
+            .or_else(|| exceeds(Sign::Rtt, recent.mean, late_ms - self.least()).filter(|_| self.least() < late_ms))
+            .or_else(|| exceeds(Sign::Rtt, recent.end(DEVIATIONS), self.rtt_limit_ms(late_ms)))
+            .or_else(|| {
+                let share = self.losses / (self.deliveries + self.losses).max(1.0);
+                exceeds(Sign::Loss, share, LOSS_SHARE).filter(|_| self.losses > MIN_LOSSES)
+            })
+    }
+
+    /// The subflow starts to carry again: what it did before counts no more.
+    pub(super) fn restart(&mut self) {
+        (self.recent, self.losses) = (None, 0.0);
+    }
+}
+
+/// The mean of the RTT samples by which the smoothed RTT moved (RFC 6298 section 2: by an
+/// eighth of each), in ms. Two segments share an acknowledgement.
+fn rtt_ms(last: &Transport, transport: &Transport, delivered: u32) -> f64 {
+    let kept = libm::pow(7.0 / 8.0, f64::from(delivered.div_ceil(2)));
+    let (before, after) = (ms(last.rtt), ms(transport.rtt));
+    ((after - kept * before) / (1.0 - kept)).max(0.0)
+}

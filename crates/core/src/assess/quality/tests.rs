@@ -1,0 +1,178 @@
+use super::*;
+use crate::path::{PathId, Signal};
+
+/// One subflow over a path, sampled each 10 ms, that sends a message each 20 ms.
+struct Drive {
+    quality: Quality,
+    now: Instant,
+    sent: u32,
+    transport: Transport,
+}
+
+impl Drive {
+    fn new(rat: Rat, late_ms: u64) -> Drive {
+        let transport = Transport {
+            token: 1,
+            peer: Transport::NO_PEER,
+            accepted: false,
+            backup: false,
+            rtt: Duration::from_millis(20),
+            rttvar: Duration::from_millis(1),
+            unacked: 0,
+            delivered: 1,
+            bytes_acked: 0,
+            notsent_bytes: 0,
+            bytes_received: 0,
+            lost: 0,
+            retransmitted: 0,
+            cwnd: 10,
+            min_rtt: None,
+            delivery_bit_s: None,
+        };
+        let quality = Quality::new(rat, Duration::from_millis(late_ms));
+        let mut drive = Drive { quality, now: Instant::ZERO, sent: 1, transport };
+        drive.observe(SampleKind::Link { up: true });
+        drive
+    }
+
+    fn observe(&mut self, kind: SampleKind) {
+        self.quality.advance(self.now);
+        self.quality.observe(self.now, &Sample { path: PathId(0), kind });
+        self.quality.advance(self.now);
+    }
+
+    fn signal(&mut self, rssi_dbm: f32) {
+        self.observe(SampleKind::Signal(Signal { rssi_dbm, ..Signal::default() }));
+    }
+
+    /// `ms` of messages, each with this RTT.
+    fn messages(&mut self, ms: u64, rtt_ms: u64) {
+        self.deliver(ms, rtt_ms, |_| 0);
+    }
+
+    /// The same, with a number of retransmissions after each message.
+    fn deliver(&mut self, ms: u64, rtt_ms: u64, lost: impl Fn(u64) -> u32) {
+        for message in 0..ms / 20 {
+            self.sent += 1;
+            self.step(u32::from(rtt_ms > 10));
+            self.transport.delivered = self.sent;
+            self.transport.bytes_acked += 1000;
+            self.transport.retransmitted += lost(message);
+            self.transport.rtt = (self.transport.rtt * 7 + Duration::from_millis(rtt_ms)) / 8;
+            self.step(0);
+        }
+    }
+
+    fn step(&mut self, unacked: u32) {
+        self.now = self.now + Duration::from_millis(10);
+        self.transport.unacked = unacked;
+        self.observe(SampleKind::Transport(self.transport));
+    }
+
+    fn is(&self) -> (Belief, &'static str) {
+        let (belief, reason) = self.quality.belief();
+        (belief, reason.rule)
+    }
+}
+
+#[test]
+fn a_path_that_delivers_in_time_is_good_whatever_its_signal() {
+    let mut drive = Drive::new(Rat::Ieee80211p, 100);
+    for _ in 0..50 {
+        drive.signal(-60.0);
+        drive.messages(100, 20);
+    }
+    assert_eq!(drive.is(), (Belief::Good, "quality.return"));
+    for _ in 0..50 {
+        drive.signal(-95.0);
+        drive.messages(100, 20);
+    }
+    assert_eq!(drive.is(), (Belief::Good, "quality.return"));
+}
+
+#[test]
+fn rtts_that_grow_are_a_sign() {
+    let mut drive = Drive::new(Rat::Lte, 100);
+    drive.messages(5000, 20);
+    assert_eq!(drive.is(), (Belief::Good, "quality.link-up"));
+    drive.messages(1000, 90);
+    assert_eq!(drive.is(), (Belief::Fading, "quality.rtt"));
+}
+
+#[test]
+fn an_rtt_that_always_varied_is_no_sign() {
+    let mut drive = Drive::new(Rat::Lte, 100);
+    for rtt_ms in [20, 90, 40, 70].into_iter().cycle().take(400) {
+        drive.messages(20, rtt_ms);
+    }
+    assert_eq!(drive.is(), (Belief::Good, "quality.link-up"));
+}
+
+#[test]
+fn the_age_of_the_oldest_byte_is_a_sign_though_others_are_delivered() {
+    let mut drive = Drive::new(Rat::Lte, 100);
+    drive.messages(5000, 20);
+    drive.sent += 1;
+    for _ in 0..6 {
+        drive.step(1);
+    }
+    assert_eq!(drive.is(), (Belief::Stalled, "quality.age"));
+}
+
+#[test]
+fn retransmissions_are_a_sign_at_a_perfect_rtt() {
+    let mut drive = Drive::new(Rat::Lte, 1000);
+    drive.messages(5000, 20);
+    drive.deliver(440, 20, |message| u32::from(message % 20 == 0));
+    assert_eq!(drive.is(), (Belief::Fading, "quality.loss"));
+}
+
+#[test]
+fn the_queue_of_a_bulk_sender_is_no_sign() {
+    let mut drive = Drive::new(Rat::Lte, 100);
+    for _ in 0..500 {
+        drive.transport.delivered += 10;
+        drive.transport.bytes_acked += 10_000;
+        drive.transport.rtt += Duration::from_millis(1);
+        drive.step(40);
+    }
+    assert_eq!(drive.is(), (Belief::Good, "quality.link-up"));
+}
+
+#[test]
+fn the_path_of_a_bulk_sender_is_left_when_the_signal_falls_to_the_level() {
+    let mut drive = Drive::new(Rat::Ieee80211p, 100);
+    drive.signal(-60.0);
+    for place in 0..100_u16 {
+        drive.now = drive.now + Duration::from_millis(100);
+        drive.signal(-60.0 - 0.3 * f32::from(place));
+        drive.transport.delivered += 10;
+        drive.step(40);
+    }
+    assert_eq!(drive.is(), (Belief::Fading, "quality.low"));
+}
+
+#[test]
+fn pauses_double_with_each_return_that_does_not_last() {
+    let mut drive = Drive::new(Rat::Lte, 100);
+    drive.messages(5000, 20);
+    for pause_ms in [1000, 2000, 4000, 8000] {
+        while drive.is().0 == Belief::Good {
+            drive.messages(20, 90);
+        }
+        let left = drive.quality.left.map_or(Instant::ZERO, |left| left.at);
+        assert_eq!(drive.quality.next_wakeup(), Some(left + Duration::from_millis(pause_ms)));
+        drive.now = left + Duration::from_millis(pause_ms);
+        drive.quality.advance(drive.now);
+        assert_eq!(drive.is(), (Belief::Good, "quality.return"));
+    }
+}
+
+#[test]
+fn another_subflow_in_the_place_of_a_closed_one_is_judged_by_what_it_delivers() {
+    let mut drive = Drive::new(Rat::Lte, 100);
+    drive.messages(5000, 20);
+    (drive.transport.delivered, drive.transport.bytes_acked, drive.sent) = (1, 0, 1);
+    drive.messages(1000, 20);
+    assert_eq!(drive.is(), (Belief::Good, "quality.link-up"));
+}

@@ -1,0 +1,113 @@
+//! Strategy `adaptive`: each sign alone makes it leave a path, within a second and for long.
+#![allow(missing_docs)]
+
+use std::collections::BTreeMap;
+use std::error::Error;
+
+use crosslane_core::agent::Output;
+use crosslane_core::path::PathState;
+use crosslane_core::time::Instant;
+use crosslane_sim::scenario::Scenario;
+use crosslane_sim::simulation::{Detail, Recording, Simulation};
+
+/// Two cellular paths, of which the preferred one, `a`, has these further keys.
+fn run(keys: &str, trace: &str, late_ms: u32, seed: u64) -> Result<Recording, Box<dyn Error>> {
+    let text = format!(
+        "name = \"signs\"\ntitle = \"One sign alone\"\nduration_s = 60\n\
+         [vehicle]\nroute = {{ from_m = [0, 0], to_m = [500, 0], speed_kmh = 30 }}\n\
+         [[cellular]]\nname = \"a\"\nrat = \"lte\"\nrate_mbit_s = 20\n{keys}\n\
+         [[cellular]]\nname = \"b\"\nrat = \"lte\"\nrate_mbit_s = 20\ndelay_ms = 20\n\
+         [service]\nmode = \"backup\"\nprefer = [\"a\", \"b\"]\n\
+         [traffic]\nkind = \"messages\"\nsize_bytes = 1000\nevery_ms = 20\n\
+         [[strategy]]\nname = \"x\"\nbase = \"adaptive\"\nlate_ms = {late_ms}\n"
+    );
+    let mut scenario = Scenario::parse(&text, "signs.toml")?;
+    let contents = BTreeMap::from([("a.csv".to_owned(), trace.to_owned())]);
+    if keys.contains("trace") {
+        scenario.resolve(&contents)?;
+    }
+    let strategy = scenario.strategy("x").ok_or("no such strategy")?;
+    let mut simulation = Simulation::new(&scenario, &strategy, seed, Detail::METRICS)?;
+    simulation.run_until(Instant::from_secs_f64(scenario.duration_s));
+    Ok(simulation.finish())
+}
+
+/// When path `a` began and ceased to carry, with the rule.
+fn changes(run: &Recording) -> Vec<(f64, PathState, &'static str)> {
+    let of_a = |(at, output): &(Instant, Output)| match output {
+        Output::Decision { path, state, reason, .. } if path.0 == 0 => Some((at.as_secs_f64(), *state, reason.rule)),
+        _ => None,
+    };
+    run.agent_outputs.iter().filter_map(of_a).collect()
+}
+
+/// The worst delay in ms of the 99 % fastest messages written after `from_s`.
+fn p99_ms(run: &Recording, from_s: f64) -> f64 {
+    let delay = |message: &crosslane_sim::record::rows::MessageRow| {
+        message.received_ns.map_or(f64::INFINITY, |received| (received - message.sent_ns) as f64 / 1e6)
+    };
+    let late = run.messages.iter().filter(|message| message.sent_ns as f64 / 1e9 >= from_s);
+    let mut delays: Vec<f64> = late.map(delay).collect();
+    delays.sort_by(f64::total_cmp);
+    delays.get(delays.len() * 99 / 100).copied().unwrap_or(f64::INFINITY)
+}
+
+/// Path `a` is left within a second after 10 s by `rule`, carries again at most five times in the
+/// 50 s after that, and 99 % of the messages have at most 20 ms more than the delay of `b`, 20 ms.
+fn is_left(run: &Recording, rule: &str) -> Result<(), String> {
+    let changes = changes(run);
+    let left = changes.iter().find(|(_, state, _)| *state < PathState::Active).ok_or("it is not left")?;
+    let returns: Vec<f64> = changes
+        .iter()
+        .filter(|(at, state, _)| *at > left.0 && *state == PathState::Active)
+        .map(|(at, ..)| *at)
+        .collect();
+    let p99_ms = p99_ms(run, left.0);
+    match (10.0..11.0).contains(&left.0) && left.2 == rule && returns.len() <= 5 && p99_ms <= 40.0 {
+        true => Ok(()),
+        false => Err(format!("p99 {p99_ms} ms: {changes:?}")),
+    }
+}
+
+#[test]
+fn a_path_whose_rtt_jumps_at_a_perfect_signal_is_left_within_a_second() -> Result<(), Box<dyn Error>> {
+    let trace = "t_s,delay_ms,rssi_dbm\n0,12.5,-60\n10,150,-60\n60,150,-60\n";
+    for seed in 1..=5 {
+        is_left(&run("trace = \"a.csv\"", trace, 1000, seed)?, "quality.age")?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_path_whose_rtt_grows_less_than_a_loss_takes_is_left_within_a_second() -> Result<(), Box<dyn Error>> {
+    let trace = "t_s,delay_ms,rssi_dbm\n0,12.5,-60\n10,18,-60\n60,18,-60\n";
+    for seed in 1..=5 {
+        is_left(&run("trace = \"a.csv\"", trace, 40, seed)?, "quality.rtt")?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_path_that_loses_a_twentieth_at_a_perfect_signal_is_left() -> Result<(), Box<dyn Error>> {
+    let trace = "t_s,delay_ms,loss,rssi_dbm\n0,12.5,0,-60\n10,12.5,0.05,-60\n60,12.5,0.05,-60\n";
+    for seed in 1..=5 {
+        let run = run("trace = \"a.csv\"", trace, 1000, seed)?;
+        let left = changes(&run).into_iter().find(|(_, state, _)| *state < PathState::Active);
+        assert!(left.is_some_and(|(at, ..)| (10.0..13.0).contains(&at)), "{left:?}");
+        assert!(p99_ms(&run, 13.0) <= 60.0, "{}", p99_ms(&run, 13.0));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_path_that_stalls_is_closed_before_its_messages_are_late() -> Result<(), Box<dyn Error>> {
+    let keys = "delay_ms = 12.5\noutages_s = [[10, 60]]";
+    for seed in 1..=5 {
+        let run = run(keys, "", 100, seed)?;
+        let left = changes(&run).into_iter().find(|(_, state, _)| *state < PathState::Active);
+        assert!(left.is_some_and(|(at, state, rule)| at < 10.1 && state == PathState::Closed && rule == "quality.age"));
+        let worst = run.messages.iter().filter_map(|message| Some(message.received_ns? - message.sent_ns)).max();
+        assert!(worst.is_some_and(|worst| worst < 100_000_000), "{worst:?}");
+    }
+    Ok(())
+}
