@@ -52,7 +52,7 @@ use wire::control_message::{Body, Message};
 use wire::gre_key::{GreKey, SEQUENCES};
 
 /// Feedback and retransmission take one RTT of the lowest-delay path in addition to the packet's own delay.
-/// If that RTT is longer than this, losses are not retransmitted and the peer does not wait.
+/// If that RTT is longer than this, nothing is retransmitted and the peer does not wait.
 const MAX_RETRANSMIT_DELAY: Duration = Duration::from_millis(120);
 /// While more bytes than this are in flight over all paths, packets are not kept for retransmission: 250 ms
 /// at 1 Gbit/s.
@@ -200,9 +200,11 @@ impl<P: Clone> Tunnel<P> {
             delay_difference: self.paths.delay_difference(SendPath::is_open),
         };
         let wants_trains = wants_trains(self.mode, &self.paths);
-        let answering = self.paths.senders().filter(|sender| sender.answers()).count();
+        let is_good =
+            |sender: &SendPath<P>| sender.is_open() && matches!(sender.liveness(), Liveness::Up | Liveness::Recovering);
+        let good = self.paths.senders().filter(|sender| is_good(sender)).count();
         for (id, path) in self.paths.iter_mut() {
-            let has_other_path = answering > usize::from(path.sender.answers());
+            let has_other_path = good > usize::from(is_good(&path.sender));
             self.retransmits.push_lost(now, path.sender.advance(now, state, has_other_path));
             if path.take_change() {
                 let (liveness, reason) = (path.sender.liveness(), path.sender.reason().clone());
@@ -235,7 +237,8 @@ impl<P: Clone> Tunnel<P> {
             if let Some(path) = self.choose(now, flow, bytes, now, false).iter().next()
                 && let Some(copy) = self.retransmits.packets.pop_front()
             {
-                self.send_on(now, path, &copy, self.keeps_copies());
+                let is_kept = self.keeps_copies();
+                self.send_on(now, path, &copy, is_kept);
             }
             return;
         }
@@ -251,9 +254,11 @@ impl<P: Clone> Tunnel<P> {
         let next = &mut self.next_sequences[usize::from(flow)];
         let copy = Retransmittable::new(now, queued, *next);
         *next = (*next + 1) % SEQUENCES;
-        let is_kept = (self.mode != Mode::Redundant || self.paths.number_up(chosen) < 2) && self.keeps_copies();
+        let is_kept = (self.mode != Mode::Redundant || self.number_up(chosen) < 2) && self.keeps_copies();
         chosen.iter().for_each(|path| self.send_on(now, path, &copy, is_kept));
-        self.send_recovery_copies(now, &copy);
+        if self.mode != Mode::Redundant {
+            self.send_recovery_copies(now, &copy);
+        }
     }
 
     fn choose(&mut self, now: Instant, flow: u8, bytes: u32, arrived: Instant, bulk: bool) -> PathSet {
@@ -269,12 +274,17 @@ impl<P: Clone> Tunnel<P> {
         at.sender.last_carried = now;
     }
 
-    /// Sends copies on recovering paths, which must show that they deliver; mode redundant has done so.
+    /// The number of these paths that are up.
+    fn number_up(&self, paths: PathSet) -> usize {
+        let is_up = |path: &PathId| self.paths.get(*path).is_some_and(|path| path.sender.liveness() == Liveness::Up);
+        paths.iter().filter(is_up).count()
+    }
+
+    /// Sends copies on recovering paths, which must show that they deliver.
     fn send_recovery_copies(&mut self, now: Instant, copy: &Retransmittable<P>) {
         let is_recovering = |sender: &SendPath<P>| sender.liveness() == Liveness::Recovering && sender.is_open();
-        let is_redundant = self.mode == Mode::Redundant;
         for (id, path) in self.paths.iter_mut().filter(|(_, path)| is_recovering(&path.sender)) {
-            if path.sender.has_cwnd_room() && !is_redundant {
+            if path.sender.has_cwnd_room() {
                 self.outbox.packet(now, id, path, copy, false);
             }
         }
@@ -333,8 +343,10 @@ impl<P: Clone> Tunnel<P> {
         match message.body {
             Body::Probe | Body::MtuProbe(_) if number.is_some() => self.paths.request_feedback(now, path),
             Body::Report { peer_epoch, paths } => {
-                paths.iter().filter(|_| follows).for_each(|report| self.paths.follow(report));
                 for report in &paths {
+                    if follows {
+                        self.paths.follow(report);
+                    }
                     if peer_epoch == self.epoch
                         && let Some(path) = self.paths.get_mut(report.path)
                     {

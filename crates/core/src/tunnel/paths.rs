@@ -259,12 +259,6 @@ impl<P> Paths<P> {
         self.senders().find_map(|sender| sender.one_way_delay).unwrap_or_default()
     }
 
-    /// The number of these paths that are up.
-    pub(super) fn number_up(&self, paths: PathSet) -> usize {
-        let is_up = |path: &PathId| self.get(*path).is_some_and(|path| path.sender.liveness() == Liveness::Up);
-        paths.iter().filter(is_up).count()
-    }
-
     /// Whether some path delivers, as far as known.
     pub(super) fn any_delivers(&self) -> bool {
         self.senders().any(|sender| sender.is_open() && sender.liveness() < Liveness::Probing)

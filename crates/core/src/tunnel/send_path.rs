@@ -115,11 +115,6 @@ impl<P> SendPath<P> {
         &self.liveness.reason
     }
 
-    /// Whether it delivers, for certain or on trial.
-    pub(super) fn answers(&self) -> bool {
-        self.is_open() && matches!(self.liveness(), Liveness::Up | Liveness::Recovering)
-    }
-
     /// Whether it is active or a backup.
     pub(super) fn is_open(&self) -> bool {
         self.wanted_state != PathState::Closed

@@ -8,7 +8,7 @@ from crosslane_lab.papers.pairs.campaign import LOTS, plan
 
 PAPER = frame.Paper(
     name="pairs",
-    what="the tunnel over pairs of paths drawn at random, and the better path alone; name lots (default: 1)",
+    what="the tunnel over pairs of paths drawn at random, compared with the better path alone, by lot (default: 1)",
     claims=(),
     plan=plan,
     write=page.write,
