@@ -3,21 +3,13 @@
 import argparse
 from pathlib import Path
 
-from crosslane_lab.papers import drives, hapanchak, nota, pairs, roads, szilagyi, torrinhas
+from crosslane_lab.papers import drives, hapanchak, nota, roads, szilagyi, torrinhas
 from crosslane_lab.papers.frame import Options, reproduce
 from crosslane_lab.runs.runner import Runner
 
 PAPERS = {
     paper.name: paper
-    for paper in (
-        hapanchak.PAPER,
-        nota.PAPER,
-        szilagyi.PAPER,
-        torrinhas.PAPER,
-        roads.PAPER,
-        drives.PAPER,
-        pairs.PAPER,
-    )
+    for paper in (hapanchak.PAPER, nota.PAPER, szilagyi.PAPER, torrinhas.PAPER, roads.PAPER, drives.PAPER)
 }
 
 

@@ -27,7 +27,6 @@ mod path_order;
 mod paths;
 mod peer;
 mod primary_path;
-mod recent_max;
 mod recv_path;
 mod reorder_buffer;
 mod retransmit_queue;
@@ -200,11 +199,9 @@ impl<P: Clone> Tunnel<P> {
             delay_difference: self.paths.delay_difference(SendPath::is_open),
         };
         let wants_trains = wants_trains(self.mode, &self.paths);
-        let is_good =
-            |sender: &SendPath<P>| sender.is_open() && matches!(sender.liveness(), Liveness::Up | Liveness::Recovering);
-        let good = self.paths.senders().filter(|sender| is_good(sender)).count();
+        let up = self.paths.senders().filter(|sender| sender.liveness() == Liveness::Up).count();
         for (id, path) in self.paths.iter_mut() {
-            let has_other_path = good > usize::from(is_good(&path.sender));
+            let has_other_path = up > usize::from(path.sender.liveness() == Liveness::Up);
             self.retransmits.push_lost(now, path.sender.advance(now, state, has_other_path));
             if path.take_change() {
                 let (liveness, reason) = (path.sender.liveness(), path.sender.reason().clone());
@@ -231,14 +228,11 @@ impl<P: Clone> Tunnel<P> {
 
     /// Sends the next packet, with its copies, if a path has room.
     fn transmit(&mut self, now: Instant) {
-        if self.paths.any_delivers()
-            && let Some(&Retransmittable { bytes, flow, .. }) = self.retransmits.front(now)
-        {
+        if let Some(&Retransmittable { bytes, flow, .. }) = self.retransmits.front(now) {
             if let Some(path) = self.choose(now, flow, bytes, now, false).iter().next()
                 && let Some(copy) = self.retransmits.packets.pop_front()
             {
-                let is_kept = self.keeps_copies();
-                self.send_on(now, path, &copy, is_kept);
+                self.send_on(now, path, &copy);
             }
             return;
         }
@@ -254,11 +248,8 @@ impl<P: Clone> Tunnel<P> {
         let next = &mut self.next_sequences[usize::from(flow)];
         let copy = Retransmittable::new(now, queued, *next);
         *next = (*next + 1) % SEQUENCES;
-        let is_kept = (self.mode != Mode::Redundant || self.number_up(chosen) < 2) && self.keeps_copies();
-        chosen.iter().for_each(|path| self.send_on(now, path, &copy, is_kept));
-        if self.mode != Mode::Redundant {
-            self.send_recovery_copies(now, &copy);
-        }
+        chosen.iter().for_each(|path| self.send_on(now, path, &copy));
+        self.send_recovery_copies(now, &copy);
     }
 
     fn choose(&mut self, now: Instant, flow: u8, bytes: u32, arrived: Instant, bulk: bool) -> PathSet {
@@ -268,16 +259,11 @@ impl<P: Clone> Tunnel<P> {
         self.scheduler.choose(now, self.mode, &mut self.paths, head)
     }
 
-    fn send_on(&mut self, now: Instant, path: PathId, copy: &Retransmittable<P>, is_kept: bool) {
+    fn send_on(&mut self, now: Instant, path: PathId, copy: &Retransmittable<P>) {
+        let is_kept = self.keeps_copies();
         let Some(at) = self.paths.get_mut(path) else { return };
         self.outbox.packet(now, path, at, copy, is_kept);
         at.sender.last_carried = now;
-    }
-
-    /// The number of these paths that are up.
-    fn number_up(&self, paths: PathSet) -> usize {
-        let is_up = |path: &PathId| self.paths.get(*path).is_some_and(|path| path.sender.liveness() == Liveness::Up);
-        paths.iter().filter(is_up).count()
     }
 
     /// Sends copies on recovering paths, which must show that they deliver.
@@ -290,14 +276,14 @@ impl<P: Clone> Tunnel<P> {
         }
     }
 
-    /// Whether losses of packets sent now are repaired; in mode redundant they are not.
+    /// Whether packets sent now are retransmitted on loss; in mode redundant they are not.
     fn retransmits(&self) -> bool {
         self.mode != Mode::Redundant && self.paths.min_rtt() <= MAX_RETRANSMIT_DELAY
     }
 
     /// Whether packets sent now are kept until they are acknowledged.
     fn keeps_copies(&self) -> bool {
-        self.paths.bytes_in_flight() < MAX_KEPT_BYTES
+        self.retransmits() && self.paths.bytes_in_flight() < MAX_KEPT_BYTES
     }
 
     fn report(&mut self, now: Instant) {
@@ -350,10 +336,7 @@ impl<P: Clone> Tunnel<P> {
                     if peer_epoch == self.epoch
                         && let Some(path) = self.paths.get_mut(report.path)
                     {
-                        let lost = path.sender.on_report(now, report);
-                        if self.paths.min_rtt() <= MAX_RETRANSMIT_DELAY {
-                            self.retransmits.push_lost(now, lost);
-                        }
+                        self.retransmits.push_lost(now, path.sender.on_report(now, report));
                     }
                 }
             }

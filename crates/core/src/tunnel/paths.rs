@@ -259,11 +259,6 @@ impl<P> Paths<P> {
         self.senders().find_map(|sender| sender.one_way_delay).unwrap_or_default()
     }
 
-    /// Whether some path delivers, as far as known.
-    pub(super) fn any_delivers(&self) -> bool {
-        self.senders().any(|sender| sender.is_open() && sender.liveness() < Liveness::Probing)
-    }
-
     /// Records that there is nothing to send.
     pub(super) fn note_idle(&mut self, now: Instant) {
         for (_, path) in self.iter_mut() {

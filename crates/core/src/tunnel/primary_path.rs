@@ -10,15 +10,12 @@
 
 use super::Mode;
 use super::paths::{NEGLIGIBLE_DELAY_US, Paths};
+use super::send_path::SendPath;
 use crate::path::PathId;
 
 /// Minimum ratio of a path's rate to that of the lowest-delay path to become primary. To stay primary it
 /// need only not be slower.
 const PRIMARY_RATE_RATIO: f64 = 1.25;
-
-/// A path whose rate is lower by more than this ratio is never primary, whatever its delay: a flow that begins
-/// on it takes its serialization delay and its losses for those of the faster path.
-const SLOW_PATH_RATIO: f64 = 8.0;
 
 /// A path with its relative one-way delay, in µs, and its estimated rate, in bytes/s.
 #[derive(Clone, Copy)]
@@ -41,9 +38,7 @@ pub(super) fn primary_path<P>(mode: Mode, paths: &Paths<P>, current: Option<Path
         })
     };
     let lowest = rated().min_by_key(|path| path.delay_us)?;
-    let is_higher = |path: &RatedPath| path.delay_us > lowest.delay_us + NEGLIGIBLE_DELAY_US;
-    let is_slow = |rate: f64| lowest.rate.is_some_and(|lowest| rate > lowest * SLOW_PATH_RATIO);
-    let higher = rated().filter(|path| is_higher(path) || path.path != lowest.path && path.rate.is_some_and(is_slow));
+    let higher = rated().filter(|path| path.delay_us > lowest.delay_us + NEGLIGIBLE_DELAY_US);
     let (rate, fastest) =
         higher.filter_map(|path| Some((path.rate?, path.path))).max_by(|left, right| left.0.total_cmp(&right.0))?;
     let is_primary = current == Some(fastest);
@@ -53,5 +48,5 @@ pub(super) fn primary_path<P>(mode: Mode, paths: &Paths<P>, current: Option<Path
 
 /// Whether the rates of the paths are to be estimated by packet trains.
 pub(super) fn wants_trains<P>(mode: Mode, paths: &Paths<P>) -> bool {
-    mode == Mode::Aggregate && paths.senders().filter(|sender| sender.is_used()).count() > 1
+    mode == Mode::Aggregate && paths.delay_difference(SendPath::is_used).as_micros() as i64 > NEGLIGIBLE_DELAY_US
 }

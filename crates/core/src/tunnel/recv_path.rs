@@ -1,13 +1,8 @@
 //! The receiving side of one path: path sequence numbers received, and the report about them.
-//!
-//! A path may reorder. A report covers the packets before the first gap that a late packet may still fill, so
-//! that jitter is not reported as loss: a gap is a loss once it is older than the recent lateness of late
-//! packets on this path (as the reordering window of RACK, RFC 8985, section 6.2).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::recent_max::RecentMax;
 use super::wire::control_message::{MAX_MISSING_RANGES, PathReport};
 use super::wire::gre_key::unwrap;
 use crate::path::{PathId, PathState};
@@ -25,10 +20,6 @@ const MAX_RANGE_REPORTS: u8 = 4;
 pub(super) const RESTART_GRACE: Duration = Duration::from_secs(2);
 /// This number of consecutive packets older than the newest come from the restarted sender.
 pub(super) const OLDER_IN_A_ROW: u8 = 8;
-/// Maximum lateness of a packet that is not a loss.
-const MAX_REORDERING: Duration = Duration::from_millis(100);
-/// Maximum number of gaps that late packets may still fill: 100 ms of jitter at 100 Mbit/s.
-const MAX_GAPS: usize = 1024;
 /// A jump ahead by more than this is a restart of numbering, not a loss.
 const FAR_AHEAD: u64 = 1 << 16;
 
@@ -36,18 +27,10 @@ const FAR_AHEAD: u64 = 1 << 16;
 #[derive(Debug, Default)]
 pub(super) struct RecvPath {
     highest: Option<u64>,
-    /// The newest packet before the gaps, which the next report covers, and when it became that.
-    covered: Option<u64>,
-    covered_at: Instant,
+    arrived: Instant,
     packets: u32,
     bytes: u32,
-    /// Gaps that late packets may still fill.
-    gaps: VecDeque<Gap>,
-    /// Lost packets.
     missing: VecDeque<MissingRange>,
-    lateness: RecentMax,
-    /// How long a gap may be filled.
-    reordering_window: Duration,
     unreported: u32,
     pending_since: Option<Instant>,
     request_immediate_feedback: bool,
@@ -58,30 +41,11 @@ pub(super) struct RecvPath {
     older_in_a_row: u8,
 }
 
-/// Packets that have not arrived although a later one has, since its arrival.
-#[derive(Clone, Copy, Debug)]
-struct Gap {
-    first: u64,
-    length: u16,
-    since: Instant,
-}
-
 #[derive(Clone, Copy, Debug)]
 struct MissingRange {
-    gap: Gap,
+    first: u64,
+    length: u16,
     reports: u8,
-}
-
-impl Gap {
-    /// What is left of it before and after a packet that fills it; `None` if the packet does not.
-    fn without(self, number: u64) -> Option<[Option<Gap>; 2]> {
-        let before = u16::try_from(number.checked_sub(self.first)?).ok().filter(|before| *before < self.length)?;
-        let after = self.length - before - 1;
-        Some([
-            (before > 0).then_some(Gap { length: before, ..self }),
-            (after > 0).then_some(Gap { first: number + 1, length: after, ..self }),
-        ])
-    }
 }
 
 impl RecvPath {
@@ -97,14 +61,14 @@ impl RecvPath {
             None => (u64::from(number), u64::from(number)),
         };
         if number >= next {
-            self.note_gap(now, next, number - next);
+            self.note_gap(next, number - next);
             self.highest = Some(number);
+            self.arrived = now;
             self.older_in_a_row = 0;
         } else if now < self.restart_grace_until && self.older_in_a_row >= OLDER_IN_A_ROW {
             self.missing.clear();
-            self.gaps.clear();
-            (self.highest, self.covered, self.older_in_a_row) = (Some(number), None, 0);
-        } else if !self.fill(now, number) {
+            (self.highest, self.arrived, self.older_in_a_row) = (Some(number), now, 0);
+        } else if !self.fill(number) {
             self.older_in_a_row = self.older_in_a_row.saturating_add(1);
             return false;
         }
@@ -112,7 +76,6 @@ impl RecvPath {
         self.bytes = self.bytes.wrapping_add(bytes);
         self.unreported = self.unreported.saturating_add(1);
         self.pending_since.get_or_insert(now);
-        self.cover(now);
         true
     }
 
@@ -122,70 +85,39 @@ impl RecvPath {
         self.pending_since.get_or_insert(now);
     }
 
-    fn note_gap(&mut self, now: Instant, first: u64, length: u64) {
+    fn note_gap(&mut self, first: u64, length: u64) {
         if length == 0 || length > FAR_AHEAD {
             return;
         }
-        if self.gaps.len() == MAX_GAPS {
-            self.gaps.pop_front();
+        if self.missing.len() == MAX_MISSING_RANGES {
+            self.missing.pop_front();
         }
         let length = u16::try_from(length).unwrap_or(u16::MAX);
-        self.gaps.push_back(Gap { first, length, since: now });
+        self.missing.push_back(MissingRange { first, length, reports: 0 });
+        self.request_immediate_feedback = true;
     }
 
-    /// Takes the gaps that are too old to be filled for losses, and covers the packets before the others.
-    fn cover(&mut self, now: Instant) {
-        let lateness = self.lateness.recent(now);
-        let window = lateness.map_or(Duration::ZERO, |late| (late * 5 / 4).min(MAX_REORDERING));
-        self.reordering_window = window;
-        while let Some(gap) = self.gaps.front().filter(|gap| now >= gap.since + window) {
-            if self.missing.len() == MAX_MISSING_RANGES {
-                if self.missing.front().is_some_and(|oldest| oldest.reports == 0) {
-                    break;
-                }
-                self.missing.pop_front();
-            }
-            self.missing.push_back(MissingRange { gap: *gap, reports: 0 });
-            self.gaps.pop_front();
-            self.request_immediate_feedback(now);
+    /// Removes a late packet from the missing ranges; false if it was not missing.
+    fn fill(&mut self, number: u64) -> bool {
+        let contains =
+            |range: &MissingRange| number.checked_sub(range.first).is_some_and(|index| index < u64::from(range.length));
+        let Some(index) = self.missing.iter().position(contains) else { return false };
+        let range = self.missing[index];
+        let before = (number - range.first) as u16;
+        let after = range.length - before - 1;
+        self.missing.remove(index);
+        if after > 0 {
+            self.missing.insert(index, MissingRange { first: number + 1, length: after, ..range });
         }
-        let covered = self.gaps.front().map(|gap| gap.first.checked_sub(1)).unwrap_or(self.highest);
-        if covered > self.covered {
-            (self.covered, self.covered_at) = (covered, now);
+        if before > 0 {
+            self.missing.insert(index, MissingRange { length: before, ..range });
         }
-    }
-
-    /// Removes a late packet from the gaps or the losses; false if it was in neither.
-    fn fill(&mut self, now: Instant, number: u64) -> bool {
-        let found =
-            self.gaps.iter().enumerate().find_map(|(index, gap)| Some((index, gap.since, gap.without(number)?)));
-        let since = if let Some((index, since, rest)) = found {
-            self.gaps.remove(index);
-            rest.into_iter().rev().flatten().for_each(|gap| self.gaps.insert(index, gap));
-            since
-        } else {
-            let ranges = self.missing.iter().enumerate();
-            let found = ranges
-                .map(|(index, range)| (index, *range))
-                .find_map(|(index, range)| Some((index, range, range.gap.without(number)?)));
-            let Some((index, range, rest)) = found else { return false };
-            self.missing.remove(index);
-            let rest = rest.into_iter().rev().flatten();
-            rest.for_each(|gap| self.missing.insert(index, MissingRange { gap, ..range }));
-            self.missing.truncate(MAX_MISSING_RANGES);
-            range.gap.since
-        };
-        self.lateness.note(now, now.since(since));
+        self.missing.truncate(MAX_MISSING_RANGES);
         true
     }
 
     /// When the next report is due.
     pub(super) fn due(&self) -> Option<Instant> {
-        let loss = self.gaps.front().map(|gap| gap.since + self.reordering_window);
-        self.feedback_due().into_iter().chain(loss).min()
-    }
-
-    fn feedback_due(&self) -> Option<Instant> {
         let since = self.pending_since?;
         if self.request_immediate_feedback {
             return Some(since);
@@ -202,11 +134,9 @@ impl RecvPath {
         wanted_state: PathState,
         rank: u8,
     ) -> Option<PathReport> {
-        self.cover(now);
         (self.unreported, self.pending_since, self.request_immediate_feedback) = (0, None, false);
-        let highest = self.covered?;
-        let missing: Vec<(u32, u16)> =
-            self.missing.iter().map(|MissingRange { gap, .. }| (gap.first as u32, gap.length)).collect();
+        let highest = self.highest?;
+        let missing: Vec<(u32, u16)> = self.missing.iter().map(|range| (range.first as u32, range.length)).collect();
         self.missing.iter_mut().for_each(|range| range.reports += 1);
         self.missing.retain(|range| range.reports < MAX_RANGE_REPORTS);
         self.reported = Some(now);
@@ -215,8 +145,8 @@ impl RecvPath {
             wanted_state,
             rank,
             highest: highest as u32,
-            arrival_us: (self.covered_at.as_nanos() / 1000) as u32,
-            held_us: u32::try_from(now.since(self.covered_at).as_micros()).unwrap_or(u32::MAX),
+            arrival_us: (self.arrived.as_nanos() / 1000) as u32,
+            held_us: u32::try_from(now.since(self.arrived).as_micros()).unwrap_or(u32::MAX),
             packets: self.packets,
             bytes: self.bytes,
             missing,
@@ -255,37 +185,6 @@ mod tests {
             assert_eq!(report(&mut receiver).missing, [(8, 1)]);
         }
         assert!(report(&mut receiver).missing.is_empty());
-    }
-
-    #[test]
-    fn a_gap_is_a_loss_only_after_the_lateness_of_late_packets() {
-        let mut receiver = RecvPath::default();
-        let report = |receiver: &mut RecvPath, ms| {
-            let report = receiver.report(at(ms), PathId(0), PathState::Active, 0).expect("packets arrived");
-            (report.highest, report.missing, report.arrival_us / 1000)
-        };
-        for (ms, number) in [(1, 0), (1, 2), (5, 1), (10, 3), (11, 5)] {
-            assert!(receiver.take(at(ms), number, 1000));
-        }
-        assert_eq!(report(&mut receiver, 12), (3, vec![], 10), "packet 4 may be as late as packet 1 was, 4 ms");
-        assert!(receiver.take(at(13), 4, 1000));
-        assert_eq!(report(&mut receiver, 13), (5, vec![], 13));
-        assert!(receiver.take(at(20), 7, 1000));
-        assert_eq!(receiver.due(), Some(at(25)), "1.25 times that");
-        assert_eq!(report(&mut receiver, 24), (5, vec![], 13));
-        assert_eq!(report(&mut receiver, 25), (7, vec![(6, 1)], 25));
-        assert!(receiver.take(at(9000), 9, 1000));
-        assert_eq!(report(&mut receiver, 9000), (9, vec![(6, 1), (8, 1)], 9000), "no packet was late for 8 s");
-    }
-
-    #[test]
-    fn a_report_covers_no_more_losses_than_it_has_room_for() {
-        let mut receiver = RecvPath::default();
-        (0..40).for_each(|number| assert!(receiver.take(at(1), number * 2, 1000)));
-        let report = receiver.report(at(1), PathId(0), PathState::Active, 0).expect("packets arrived");
-        assert_eq!((report.highest, report.missing.len()), (24, MAX_MISSING_RANGES));
-        let report = receiver.report(at(1), PathId(0), PathState::Active, 0).expect("packets arrived");
-        assert_eq!((report.highest, report.missing.last()), (48, Some(&(47, 1))));
     }
 
     #[test]

@@ -2,18 +2,20 @@
 
 use alloc::vec::Vec;
 
+use super::Mode;
 use super::paths::{NEGLIGIBLE_DELAY_US, Path, PathSet, Paths};
 use super::primary_path::primary_path;
 use super::send_path::{Liveness, SendPath};
 use super::wire::control_message::MAX_PATHS;
-use super::{MAX_RETRANSMIT_DELAY, Mode};
 use crate::path::{PathId, PathState};
 use crate::time::{Duration, Instant};
 
 /// How long a packet waits for the most preferred path before it may use the next.
 const OVERFLOW_AFTER: Duration = Duration::from_millis(5);
-/// Time beyond half the RTTs of both paths until a loss is repaired.
-const REPAIR_MARGIN: Duration = Duration::from_millis(15);
+/// Share of lost packets above which the scheduler allows for losses on a path.
+const LOSSY_PATH: f64 = 0.005;
+/// Time beyond one RTT until a loss is reported.
+const LOSS_DETECTION: Duration = Duration::from_millis(25);
 
 /// The packet to send.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +43,6 @@ fn class<P>(sender: &SendPath<P>) -> Option<(bool, u8)> {
 struct Candidate {
     path: PathId,
     rank: u8,
-    /// With the delay by its losses.
     expected_arrival_us: i64,
     has_cwnd_room: bool,
     has_room_for_copies: bool,
@@ -92,7 +93,7 @@ impl Scheduler {
     /// The paths on which to send a packet now; none if it has to wait.
     pub(super) fn choose<P>(&mut self, now: Instant, mode: Mode, paths: &mut Paths<P>, head: Head) -> PathSet {
         let mut candidates = core::mem::take(&mut self.candidates);
-        find_candidates(mode, paths, head.wire_bytes, &mut candidates);
+        find_candidates(paths, head.wire_bytes, &mut candidates);
         for full in candidates.iter().filter(|candidate| !candidate.has_cwnd_room) {
             if let Some(path) = paths.get_mut(full.path) {
                 path.sender.note_full(now);
@@ -150,7 +151,7 @@ impl Scheduler {
             _ if candidate.path == first.path => true,
             Mode::Aggregate => {
                 let later_us = candidate.expected_arrival_us - first.expected_arrival_us;
-                later_us <= max_later_us(paths, first.path, head.backlog_bytes)
+                later_us <= max_later_us(paths, first.path, candidate.path, head.backlog_bytes)
             }
             Mode::CheapestFirst => now.since(head.arrived) >= OVERFLOW_AFTER,
             _ => false,
@@ -169,41 +170,31 @@ impl Scheduler {
     }
 }
 
-/// Finds the paths that may carry: those of the best class, and in mode redundant all active ones.
-fn find_candidates<P>(mode: Mode, paths: &Paths<P>, wire_bytes: u32, candidates: &mut Vec<Candidate>) {
+/// Finds the paths that may carry: those of the best class.
+fn find_candidates<P>(paths: &Paths<P>, wire_bytes: u32, candidates: &mut Vec<Candidate>) {
     let reference = paths.reference_delay();
     let best = paths.senders().filter_map(class).min();
     candidates.clear();
-    let is_active = |sender: &SendPath<P>| sender.wanted_state == PathState::Active;
-    let is_copied = mode == Mode::Redundant && paths.senders().any(|sender| is_active(sender) && class(sender) == best);
-    let of_best_class = paths
-        .iter()
-        .filter(|(_, path)| best.is_some() && (class(&path.sender) == best || is_copied && is_active(&path.sender)));
-    let in_flight = (paths.bytes_in_flight() / u64::from(wire_bytes.max(1))) as f64;
+    let of_best_class = paths.iter().filter(|(_, path)| best.is_some() && class(&path.sender) == best);
     candidates.extend(of_best_class.map(|(id, Path { sender, .. })| Candidate {
         path: id,
         rank: paths.order.rank(id),
-        expected_arrival_us: sender.expected_arrival_us(wire_bytes, reference)
-            + sender.hold_up_us(in_flight, repair_time(paths, sender)),
+        expected_arrival_us: sender.expected_arrival_us(wire_bytes, reference),
         has_cwnd_room: sender.has_cwnd_room(),
         has_room_for_copies: sender.has_room_for_copies(),
         paced_to: sender.paced_to(),
     }));
 }
 
-/// How long the repair of a loss on a path takes; `None` if losses are not repaired.
-fn repair_time<P>(paths: &Paths<P>, sender: &SendPath<P>) -> Option<Duration> {
-    let min_rtt = paths.min_rtt();
-    (min_rtt <= MAX_RETRANSMIT_DELAY).then(|| (min_rtt + sender.rtt.smoothed()) / 2 + REPAIR_MARGIN)
-}
-
-/// How much later a packet may arrive on another path than on the first path, in µs. Its successors wait for it in
+/// How much later a packet may arrive on `path` than on the first path, in µs. Its successors wait for it in
 /// the reorder buffer, and the sender gets no acknowledgement meanwhile. So the backlog must keep the first
-/// path busy for the difference plus one RTT.
-fn max_later_us<P>(paths: &Paths<P>, first: PathId, backlog_bytes: u64) -> i64 {
+/// path busy for the difference plus one RTT, or plus two if `path` is lossy, for a retransmission.
+fn max_later_us<P>(paths: &Paths<P>, first: PathId, path: PathId, backlog_bytes: u64) -> i64 {
     let first = paths.get(first).map(|path| &path.sender);
     let rtt = first.and_then(|first| first.rtt.min).unwrap_or_default();
+    let is_lossy = paths.get(path).is_some_and(|path| path.sender.counts.recent_loss > LOSSY_PATH);
+    let spare = if is_lossy { rtt * 2 + LOSS_DETECTION } else { rtt };
     let rate = first.and_then(|first| first.rate.bytes_s());
     let wait_us = rate.map_or(0, |rate| (backlog_bytes as f64 / rate * 1e6) as i64);
-    (wait_us - rtt.as_micros() as i64).max(NEGLIGIBLE_DELAY_US)
+    (wait_us - spare.as_micros() as i64).max(NEGLIGIBLE_DELAY_US)
 }

@@ -21,7 +21,7 @@ mod rtt;
 mod slow_start;
 
 pub(super) use cwnd::MAX_CWND_BYTES;
-use cwnd::{Cwnd, FEEDBACK_DELAY, INITIAL_CWND_BYTES, MIN_ROUND};
+use cwnd::{Cwnd, FEEDBACK_DELAY, MIN_ROUND};
 use delivery_rate::DeliveryRate;
 use feedback::Mark;
 pub(super) use feedback::OneWayDelay;
@@ -135,15 +135,9 @@ impl<P> SendPath<P> {
     }
 
     /// Whether it may carry a copy of a packet that other paths carry too: copies come at the rate of the
-    /// traffic, so only a path that is much too slow is left out. A path that does not deliver now gets a few,
-    /// in case it delivers them, and no queue.
+    /// traffic, so only a path that is much too slow is left out.
     pub(super) fn has_room_for_copies(&self) -> bool {
-        let max_bytes = match self.liveness() {
-            Liveness::Up => (self.cwnd_bytes() * 3.0).min(MAX_CWND_BYTES),
-            Liveness::Unknown | Liveness::Recovering => self.cwnd_bytes(),
-            Liveness::Probing | Liveness::Down => INITIAL_CWND_BYTES,
-        };
-        (self.bytes_in_flight() as f64) < max_bytes
+        (self.bytes_in_flight() as f64) < (self.cwnd_bytes() * 3.0).min(MAX_CWND_BYTES)
     }
 
     #[cfg(test)]
@@ -173,18 +167,6 @@ impl<P> SendPath<P> {
         let Some((rate, min_rtt)) = self.estimated_bytes_s().zip(self.rtt.min) else { return delay_us };
         let ahead_s = (self.bytes_in_flight() as f64 / rate - (min_rtt + FEEDBACK_DELAY).as_secs_f64()).max(0.0);
         delay_us + ((ahead_s + f64::from(bytes) / rate) * 1e6) as i64
-    }
-
-    /// How much a packet sent on this path delays the delivery in order, on average, in µs, because the path may
-    /// lose it: all packets sent after it wait until it is repaired. `packets` are in flight over all paths, and
-    /// `repair` says how long the tunnel takes to repair a loss; without it the inner sender does, whose window,
-    /// which a loss reduces, has to last for the square as many packets (RFC 8312, section 5.1).
-    pub(super) fn hold_up_us(&self, packets: f64, repair: Option<Duration>) -> i64 {
-        let (cost, duration) = match repair {
-            Some(repair) => (packets, repair),
-            None => (packets * packets, self.rtt.smoothed() * 2),
-        };
-        (duration.as_secs_f64() * 1e6 * (self.counts.mean_loss * cost).clamp(0.0, 1.0)) as i64
     }
 
     /// The delivery rate, or the packet train's estimate until it is known, in bytes/s.
@@ -233,8 +215,7 @@ impl<P> SendPath<P> {
     pub(super) fn on_report(&mut self, now: Instant, report: &PathReport) -> VecDeque<Retransmittable<P>> {
         let mut lost = VecDeque::new();
         let Some(covered) = self.in_flight.covered_by(report.highest) else { return lost };
-        let in_flight = self.bytes_in_flight();
-        let is_window_used = self.cwnd.note_use(in_flight, &self.rate, &self.rtt);
+        let is_window_used = self.cwnd.note_use(self.bytes_in_flight(), &self.rate, &self.rtt);
         let mut newest = None;
         for number in covered {
             let Some(packet) = self.in_flight.pop_oldest() else { break };
@@ -255,10 +236,9 @@ impl<P> SendPath<P> {
                 }
             }
         }
-        self.counts.on_report(report.highest, report.packets);
         self.train.note(report.highest, Mark::of(report));
         if let Some(sent) = newest {
-            self.measure(now, sent, report, in_flight);
+            self.measure(now, sent, report);
         }
         lost
     }
@@ -274,15 +254,13 @@ impl<P> SendPath<P> {
         !(packet.is_mtu_probe && is_lost)
     }
 
-    fn measure(&mut self, now: Instant, sent: Instant, report: &PathReport, in_flight: u64) {
+    fn measure(&mut self, now: Instant, sent: Instant, report: &PathReport) {
         let rtt = feedback::rtt(now, sent, report);
         self.rtt.note(now, rtt);
         self.cwnd.on_rtt(rtt);
         let min_rtt = self.rtt.min.unwrap_or(rtt);
-        // Queueing delay is assumed to be in the sending direction, and no longer than what was in flight takes.
-        let in_flight_s = self.estimated_bytes_s().map_or(0.0, |rate| in_flight as f64 / rate);
-        let queued = rtt.saturating_sub(min_rtt).min(Duration::from_secs_f64(in_flight_s));
-        let unqueued = OneWayDelay::of(report, sent, queued);
+        // Queueing delay is assumed to be in the sending direction.
+        let unqueued = OneWayDelay::of(report, sent, rtt.saturating_sub(min_rtt));
         self.one_way_delay = Some(self.one_way_delay.map_or(unqueued, |old| old.toward(unqueued)));
         let window = self.rtt.smoothed().max(MIN_ROUND);
         self.rate.note(now, sent, Mark::of(report), window, self.cwnd.in_min_rtt_probe());
@@ -331,12 +309,8 @@ impl<P> SendPath<P> {
             self.last_carried = now;
         }
         let transition = self.liveness.advance(now, tunnel, &self.observed());
-        let is_stalled = self.liveness() >= Liveness::Probing;
-        let to_retransmit = if is_stalled && has_other_path || transition == Some(Transition::Down) {
-            self.in_flight.take_copies()
-        } else {
-            VecDeque::new()
-        };
+        let to_retransmit =
+            if transition.is_some() && has_other_path { self.in_flight.take_copies() } else { VecDeque::new() };
         self.follow(transition);
         to_retransmit
     }

@@ -8,7 +8,6 @@ use crate::path::PathState;
 mod burst_end;
 mod clocks;
 mod higher_delay_path;
-mod holes;
 mod liar;
 mod limits;
 mod packet_trains;

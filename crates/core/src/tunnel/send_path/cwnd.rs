@@ -14,7 +14,7 @@ const QUEUE_PACKETS: f64 = 4.0;
 /// Typical packet size, in bytes.
 const PACKET_BYTES: f64 = 1500.0;
 /// Initial congestion window.
-pub(super) const INITIAL_CWND_BYTES: f64 = 16.0 * PACKET_BYTES;
+const INITIAL_CWND_BYTES: f64 = 16.0 * PACKET_BYTES;
 /// Maximum congestion window, whatever rate and RTT the peer reports: 250 ms at 2 Gbit/s.
 pub(in super::super) const MAX_CWND_BYTES: f64 = 64.0 * 1024.0 * 1024.0;
 /// Mean delay of a report at the peer.
