@@ -27,5 +27,5 @@ fi
 cargo test --release --locked -p crosslane --test controller --no-run
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-timeout 300 unshare --net --mount --pid --fork --kill-child --mount-proc \
+timeout --kill-after=10 300 unshare --net --mount --pid --fork --kill-child --mount-proc \
     env PYTHONPATH=lab "$environment/bin/python" -m pytest -p no:cacheprovider --basetemp "$folder/tests" -s -q lab/e2e/openflow.py

@@ -130,7 +130,7 @@ class Sender:
         self._stopped = threading.Event()
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
         self._socket.bind(("server", 0))
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:

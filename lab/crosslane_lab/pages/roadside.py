@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from crosslane_lab.render.markdown import number, spread_text, table
-from crosslane_lab.runs.catalog import GAP, GOODPUT, READ_GAP, WORST_DELAY
+from crosslane_lab.runs.catalog import DELIVERED, GAP, GOODPUT, READ_GAP, WORST_DELAY
 from crosslane_lab.runs.folder import Run, RunFolder
 from crosslane_lab.runs.frame import Spread, stats
 
@@ -61,11 +61,17 @@ def _bytes(run: Run, units: bool) -> float:
     return sum(value for path, value in paths.items() if path.startswith("rsu") == units)
 
 
+def _useful(run: Run) -> float:
+    """Payload over the units without retransmissions: no more than what was delivered."""
+    over_units = _bytes(run, units=True)
+    return min(over_units, run.metrics.get(DELIVERED, over_units))
+
+
 def _of_bound(folder: RunFolder, strategy: str) -> Spread | None:
     """Payload over units, of that of the bound with the same seed."""
-    bound = {run.seed: _bytes(run, units=True) for run in folder.valid_runs(BOUND)}
+    bound = {run.seed: _useful(run) for run in folder.valid_runs(BOUND)}
     runs = [run for run in folder.valid_runs(strategy) if bound.get(run.seed)]
-    return stats([_bytes(run, units=True) / bound[run.seed] for run in runs])
+    return stats([_useful(run) / bound[run.seed] for run in runs])
 
 
 def _least(period_ms: int) -> Read:
@@ -102,6 +108,8 @@ def _after(folder: RunFolder, strategy: str) -> Spread | None:
 FADING, LTE = "roadside-fading", "roadside-three-lte"
 SWITCHED, DELAYED = "torrinhas-1", "torrinhas-2"
 NARROW = "handshake and first frames of the next unit, received with -79 dBm, take air time"
+DRAIN = "20 frames for the unit that is gone take 330 ms; the first window over the next finds the queue full"
+RAMP = "alone, the unit 200 ms farther has a window that grows by a packet per RTT"
 EARLY = "units are left at -82 dBm, 6 Mbit/s still carries at -88 dBm"
 TARGETS = (
     Target(FADING, "longest pause", _metric(READ_GAP), 60, "ms"),
@@ -109,8 +117,8 @@ TARGETS = (
     Target(FADING, "least sum in each second", _least(1000), 0.97, "%", at_most=False, reason=NARROW),
     Target(SWITCHED, "longest pause", _metric(READ_GAP), 250, "ms"),
     Target(SWITCHED, "half a second after the unit, sum of a second", _after, 0.95, "%", at_most=False),
-    Target(DELAYED, "longest pause", _metric(READ_GAP), 300, "ms"),
-    Target(DELAYED, "sum", _metric(GOODPUT), 8.1, "Mbit/s", at_most=False),
+    Target(DELAYED, "longest pause", _metric(READ_GAP), 300, "ms", reason=DRAIN),
+    Target(DELAYED, "sum", _metric(GOODPUT), 8.1, "Mbit/s", at_most=False, reason=RAMP),
     *(
         target
         for speed in (30, 100, 200)
@@ -135,7 +143,6 @@ TARGETS = (
         _metric(WORST_DELAY),
         40,
         "ms",
-        reason="a forged message makes a path good by its signal that carries nothing",
     ),
     Target(
         "roadside-attacker",
@@ -143,7 +150,6 @@ TARGETS = (
         _metric(WORST_DELAY),
         40,
         "ms",
-        reason="forged names take the slots in turn, so the next unit's subflow comes late",
     ),
     Target("roadside-attacker", "bytes over units, of `oracle`", _of_bound, 0.95, "%", at_most=False),
 )
