@@ -121,7 +121,7 @@ roadside: build lab ## simulate several roadside units over one radio, 50 seeds,
 	    --strategy $(ROADSIDE_STRATEGIES) --seed 1..50 --records all --out runs/roadside/torrinhas-$$number; done
 	$(LAB) roadside $(patsubst %,runs/roadside/%,$(ROADSIDE) torrinhas-1 torrinhas-2 $(ROADSIDE_DRIVEN:%=kernel/%)) --out docs/results/roadside.md
 
-ROADSIDE_STRATEGIES = kernel,kernel-tuned,hapanchak,threshold,torrinhas,oracle
+ROADSIDE_STRATEGIES = kernel,kernel-tuned,hapanchak,threshold,adaptive,torrinhas,oracle
 runs/roadside/kernel/%: FORCE
 	$(call say,driving roadside/$*)
 	$(CROSSLANE) drive scenarios/roadside/$*.toml --strategy kernel,kernel-tuned,threshold --seed 1..5 --records none --out $@

@@ -129,6 +129,10 @@ TARGETS = (
     ),
     Target(LTE, "worst delay", _metric(WORST_DELAY), 100, "ms"),
     Target(LTE, "bytes over units, of `oracle`", _of_bound, 0.95, "%", at_most=False, reason=EARLY),
+    Target(LTE, "`adaptive`: worst delay", _metric(WORST_DELAY), 100, "ms", strategy="adaptive"),
+    Target(
+        LTE, "`adaptive`: bytes over units, of `oracle`", _of_bound, 0.95, "%", at_most=False, strategy="adaptive"
+    ),
     Target(
         "roadside-unit-dies",
         "worst delay",

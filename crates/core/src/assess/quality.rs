@@ -38,6 +38,9 @@ const MAX_PAUSE: Duration = Duration::from_secs(64);
 const SIGNAL_PAUSE: Duration = Duration::from_millis(300);
 /// A signal older than this does not let a path be entered that reports it regularly.
 const STALE: Duration = Duration::from_millis(500);
+/// A path in reserve that reports its signal regularly is not good if nothing arrived over it
+/// for this long: ten CAMs (EN 302 637-2 clause 6.1.3: T_GenCamMin).
+const SILENCE: Duration = Duration::from_secs(1);
 /// A path is not entered if it is lost within this time.
 const LOOKAHEAD: Duration = Duration::from_millis(500);
 /// A subflow that replaces one within this time has its RTT.
@@ -52,6 +55,7 @@ pub struct Quality {
     needs_signal: bool,
     forecast: Forecast,
     signal_at: Option<Instant>,
+    delivered_at: Option<Instant>,
     flows: BTreeMap<(u32, SocketAddr), Flow>,
     checked: Instant,
     /// Whether the last sample was of a bulk sender; unknown at first.
@@ -115,6 +119,9 @@ impl Quality {
             return;
         };
         let delivered = flow.observe(now, transport);
+        if delivered {
+            self.delivered_at = Some(now);
+        }
         self.is_bulk = Some(flow.is_bulk());
         if flow.is_bulk() {
             return self.watch_signal(now);
@@ -165,6 +172,20 @@ impl Quality {
         }
         let belief = if stalled { Belief::Stalled } else { Belief::Fading };
         self.set(belief, self.reason_to_leave(evidence));
+    }
+
+    /// When a path that is good has been silent for too long.
+    fn silent_at(&self) -> Option<Instant> {
+        let is_good = self.belief == Belief::Good && self.needs_signal;
+        Some(self.signal_at.max(self.delivered_at).filter(|_| is_good)? + SILENCE)
+    }
+
+    fn watch_silence(&mut self, now: Instant) {
+        if self.silent_at().is_some_and(|at| now >= at) {
+            let text = format!("neither a signal sample nor delivered data for {} s", SILENCE.as_secs());
+            self.left = Some(Left { at: now, by_signal: true, stalled: false });
+            self.set(Belief::Fading, Reason::plain("quality.silent", text));
+        }
     }
 
     fn leave(&mut self, now: Instant, stalled: bool) {
@@ -250,6 +271,7 @@ impl Assessor for Quality {
 
     fn advance(&mut self, now: Instant) {
         if !self.link_down && self.belief != Belief::Unknown {
+            self.watch_silence(now);
             self.watch_return(now);
         }
     }
@@ -259,7 +281,7 @@ impl Assessor for Quality {
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        let left = self.left.filter(|_| !self.needs_signal)?;
+        let Some(left) = self.left.filter(|_| !self.needs_signal) else { return self.silent_at() };
         Some(if left.by_signal { left.at + MAX_PAUSE } else { self.pause_ends(&left) })
     }
 }

@@ -176,3 +176,23 @@ fn another_subflow_in_the_place_of_a_closed_one_is_judged_by_what_it_delivers() 
     drive.messages(1000, 20);
     assert_eq!(drive.is(), (Belief::Good, "quality.link-up"));
 }
+
+#[test]
+fn a_reserve_of_which_nothing_arrives_is_not_good() {
+    let mut drive = Drive::new(Rat::Ieee80211p, 100);
+    for _ in 0..10 {
+        drive.signal(-70.0);
+        drive.messages(100, 20);
+    }
+    assert_eq!(drive.is(), (Belief::Good, "quality.return"));
+    drive.messages(3000, 20);
+    assert_eq!(drive.is().0, Belief::Good, "what is delivered proves it");
+    let last = drive.now;
+    drive.now = drive.quality.next_wakeup().unwrap();
+    assert!(drive.now > last + Duration::from_millis(900), "{:?}", drive.now);
+    drive.quality.advance(drive.now);
+    assert_eq!(drive.is(), (Belief::Fading, "quality.silent"));
+    drive.now = drive.now + Duration::from_secs(1);
+    drive.signal(-70.0);
+    assert_eq!(drive.is().0, Belief::Good, "its station is received again");
+}
