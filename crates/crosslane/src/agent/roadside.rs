@@ -115,8 +115,13 @@ impl Roadside {
         }
     }
 
-    /// Sends a probe to a unit whose tunnel exists.
+    /// Sends a probe to a unit whose tunnel exists. Without tunnels there is nothing that answers: a unit
+    /// counts as one that does.
     fn probe(&mut self, station: u32, bytes: u16) -> Result<()> {
+        if self.config.roadside.as_ref().is_some_and(|roadside| roadside.get_ref().tunnel == TunnelKind::None) {
+            self.paths.on_answer(self.clock.now(), station);
+            return Ok(());
+        }
         let Some(slot) = self.slots.values_mut().find(|slot| slot.unit.station == station) else { return Ok(()) };
         if let (None, Some(way)) = (&slot.probes, slot.tunnel.as_ref().and_then(|tunnel| tunnel.way(slot.path))) {
             slot.probes = Some(ProbeSocket::open(&way)?);
