@@ -12,6 +12,7 @@ from crosslane_lab.errors import LabError, unreadable
 from crosslane_lab.mobility import command as mobility
 from crosslane_lab.openflow import command as openflow
 from crosslane_lab.pages import deadlines, results, roadside, tunnel
+from crosslane_lab.pairs import command as pairs
 from crosslane_lab.papers import command as reproduce
 from crosslane_lab.papers.nota import traces_command as traces
 from crosslane_lab.progress import Progress
@@ -61,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     deadlines.add(commands)
     tunnel.add(commands)
     roadside.add(commands)
+    pairs.add(commands)
 
     fit = commands.add_parser(
         "calibrate", help="fit the radio models to a public recording", description=calibrate.__doc__

@@ -235,6 +235,27 @@ impl Transport {
     /// Placeholder for the peer where only one exists.
     pub const NO_PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
+    /// A subflow that has sent nothing, for tests.
+    #[cfg(test)]
+    pub(crate) const IDLE: Transport = Transport {
+        token: 1,
+        peer: Transport::NO_PEER,
+        accepted: false,
+        backup: false,
+        rtt: Duration::from_millis(20),
+        rttvar: Duration::ZERO,
+        unacked: 0,
+        delivered: 0,
+        bytes_acked: 0,
+        notsent_bytes: 0,
+        bytes_received: 0,
+        lost: 0,
+        retransmitted: 0,
+        cwnd: 10,
+        min_rtt: None,
+        delivery_bit_s: None,
+    };
+
     /// True if the sender has more data than the path takes: the congestion window is full,
     /// or bytes wait to be sent.
     pub fn is_full(&self) -> bool {

@@ -107,8 +107,8 @@ def _after(folder: RunFolder, strategy: str) -> Spread | None:
 
 FADING, LTE = "roadside-fading", "roadside-three-lte"
 SWITCHED, DELAYED = "torrinhas-1", "torrinhas-2"
-NARROW = "handshake and first frames of the next unit, received with -79 dBm, take air time"
-DRAIN = "20 frames for the unit that is gone take 330 ms; the first window over the next finds the queue full"
+NARROW = "between two units retries take air time, and the first window over the next finds a full queue"
+DRAIN = "20 frames for the unit that is gone take 330 ms; over the next one a first window needs 210 ms more"
 RAMP = "alone, the unit 200 ms farther has a window that grows by a packet per RTT"
 EARLY = "units are left at -82 dBm, 6 Mbit/s still carries at -88 dBm"
 TARGETS = (

@@ -95,6 +95,14 @@ impl Adaptive {
     }
 }
 
+/// Whether a reserve over a shared radio would only hold up data: it is not good, and a path
+/// beyond the radio is. When the active path fails, the kernel sends its data again over any
+/// reserve.
+fn is_dead_reserve(paths: &[PathInput], path: &PathInput, state: PathState) -> bool {
+    let is_beside = |other: &PathInput| other.belief == Belief::Good && other.radio != path.radio;
+    state == PathState::Backup && path.belief != Belief::Good && path.radio.is_some() && paths.iter().any(is_beside)
+}
+
 impl Allocator for Adaptive {
     fn allocate(&mut self, paths: &[PathInput]) -> Wanted {
         self.tried.resize(paths.len(), Instant::ZERO);
@@ -109,7 +117,11 @@ impl Allocator for Adaptive {
             return paths.iter().enumerate().map(state).collect();
         }
         self.turn = None;
-        if self.shares { self.all.allocate(paths) } else { self.one.allocate(paths) }
+        let wanted = if self.shares { self.all.allocate(paths) } else { self.one.allocate(paths) };
+        let states = paths.iter().zip(wanted.states());
+        states
+            .map(|(path, state)| if is_dead_reserve(paths, path, *state) { PathState::Closed } else { *state })
+            .collect()
     }
 
     fn review(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Reason> {
@@ -135,5 +147,24 @@ impl Allocator for Adaptive {
         let alone = self.full.filter(|_| self.shares).map(|[_, last]| last + NOT_FULL);
         let turn = self.turn.map(|(_, since)| since + TURN);
         radio.into_iter().chain(alone).chain(turn).filter(|at| *at > self.now).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use PathState::{Active, Backup, Closed};
+
+    #[test]
+    fn a_reserve_that_is_not_good_is_closed_only_beside_a_good_path_beyond_its_radio() {
+        let smoothing = Duration::from_millis(300);
+        let params = Params { mode: Mode::Backup, threshold_dbm: -82.0, hysteresis_db: 3.0, smoothing };
+        let unit = |belief, was| PathInput { belief, was, rank: 0, radio: Some(0) };
+        let lte = |belief| PathInput { belief, was: Backup, rank: 1, radio: None };
+        let states = |paths: &[PathInput]| Adaptive::new(params).allocate(paths).states().to_vec();
+        let units = [unit(Belief::Good, Active), unit(Belief::Fading, Backup)];
+        assert_eq!(states(&[units[0], units[1], lte(Belief::Good)]), [Active, Closed, Backup]);
+        assert_eq!(states(&[units[0], units[1], lte(Belief::Fading)]), [Active, Backup, Backup]);
+        assert_eq!(states(&units), [Active, Backup]);
     }
 }

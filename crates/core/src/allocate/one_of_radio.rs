@@ -9,7 +9,10 @@
 //! radio counts as one path, with the rank of its most preferred one.
 //!
 //! Of one radio all paths stall at once. The path that delivered last is not at fault, nor
-//! is one that begins to carry when another is left, until that one's frames are gone.
+//! is one that begins to carry when another is left, until that one's frames are gone. If
+//! none carries beside the one that stalls, it is left only then: of a first window over
+//! another path most would be lost in the full queue, and the rate stays low for long.
+//! That matters only while no path beyond the radio is good.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -24,6 +27,12 @@ use crate::wanted::Wanted;
 /// each with seven tries at 18 Mbit/s, takes as long. For as long data delivered proves a
 /// path alive.
 const DRAIN: Duration = Duration::from_secs(1);
+/// How long a frame for a station that is gone holds up others: seven tries with the
+/// contention windows of best effort (IEEE 802.11-2020, table 9-155: 15 to 1023 slots of
+/// 13 µs) and the time that each takes at 18 Mbit/s.
+const FRAME_HOLD: Duration = Duration::from_micros(16_500);
+/// Segments of a first window (RFC 6928).
+const FIRST_WINDOW: u32 = 10;
 /// So far above its threshold a path does not fade, in dB: with Rayleigh fading one frame of
 /// a hundred is received with less than the mean minus 20 dB.
 const STRONG_DB: f64 = 20.0;
@@ -75,6 +84,8 @@ struct Track {
     min_rtt: Option<Duration>,
     /// When it was first believed to be stalled.
     stalled: Option<Instant>,
+    /// Segments that were unacknowledged, before it stalled.
+    unacked: u32,
     /// Whether its roadside unit answers, if that is known.
     answers: Option<bool>,
 }
@@ -112,11 +123,21 @@ impl Track {
         }
         if let Some((at, transport)) = latest.transport {
             self.min_rtt = transport.min_rtt;
+            if self.stalled.is_none() {
+                self.unacked = transport.unacked;
+            }
             let known = self.delivered.filter(|(token, ..)| *token == transport.token);
             if known.is_none_or(|(_, delivered, _)| delivered != transport.delivered) {
                 self.delivered = Some((transport.token, transport.delivered, known.map(|_| at)));
             }
         }
+    }
+
+    /// When the last of its frames is gone, if its station has been since the last delivery.
+    /// With less than a first window in flight, others find room at once.
+    fn drained_at(&self) -> Option<Instant> {
+        let frames = if self.unacked > FIRST_WINDOW { self.unacked } else { 0 };
+        Some(self.delivered_at()? + FRAME_HOLD.saturating_mul(frames).min(DRAIN))
     }
 
     fn dbm(&self) -> f64 {
@@ -142,7 +163,8 @@ impl OneOfRadio {
         self.serving.iter().find(|serving| serving.radio == radio).copied()
     }
 
-    /// The belief about a path; a stalled one that is not at fault counts as good. A good
+    /// The belief about a path; a stalled one that is not at fault counts as good, unless a
+    /// path beyond its radio is good: that one delivers, whatever holds up the radio. A good
     /// signal says nothing about a unit that does not answer.
     fn belief(&self, paths: &[PathInput], place: usize) -> Belief {
         let path = paths[place];
@@ -150,6 +172,9 @@ impl OneOfRadio {
             return Belief::Unknown;
         }
         let Some(radio) = path.radio.filter(|_| path.belief == Belief::Stalled) else { return path.belief };
+        if paths.iter().any(|other| other.radio != Some(radio) && other.belief == Belief::Good) {
+            return path.belief;
+        }
         let is_recent = |at: Instant| self.now < at + DRAIN;
         let track = self.track(place);
         let follows = self.serving(radio).is_some_and(|last| last.place == place && last.since.is_some_and(is_recent));
@@ -163,7 +188,9 @@ impl OneOfRadio {
                 tracks.filter(|track| track.carried.is_some_and(|[since, until]| since < stalled && is_recent(until)));
             suspects.any(|track| track.delivered_at().is_some_and(|before| before < at))
         });
-        if follows || is_over || is_last { Belief::Good } else { path.belief }
+        let is_alone = !(0..paths.len()).any(|other| other != place && self.track(other).is_active);
+        let is_queued = is_alone && track.is_active && track.drained_at().is_some_and(|at| self.now < at);
+        if follows || is_over || is_last || is_queued { Belief::Good } else { path.belief }
     }
 
     /// The paths of each radio that several share, as they are to count.
@@ -323,6 +350,15 @@ impl Allocator for OneOfRadio {
         };
         let mut changed = (0..counted.len()).filter(changes);
         let first_changed = changed.next()?;
+        // It is left now, and was not when it stalled.
+        let waited = |track: &Track| {
+            let drained = track.drained_at().filter(|at| *at <= now);
+            drained.zip(track.stalled).is_some_and(|(drained, stalled)| drained > stalled)
+        };
+        if let Some(track) = self.tracks.iter().find(|track| track.is_active && waited(track)) {
+            let text = format!("{} segments unacknowledged, their frames hold up others no longer", track.unacked);
+            return Some(Reason { rule: "radio.stall", text, inputs: [("unacked", f64::from(track.unacked))].into() });
+        }
         let detour = core::iter::once(first_changed).chain(changed).find(|place| self.is_detour(&counted, *place));
         if let Some(rtt) = detour.and_then(|place| self.track(place).min_rtt) {
             let ms = rtt.as_secs_f64() * 1e3;
@@ -339,7 +375,8 @@ impl Allocator for OneOfRadio {
 
     fn next_wakeup(&self) -> Option<Instant> {
         let since = self.serving.iter().filter_map(|serving| serving.since);
-        since.map(|since| since + DRAIN).filter(|at| *at > self.now).min()
+        let drained = self.tracks.iter().filter(|track| track.stalled.is_some()).filter_map(Track::drained_at);
+        since.map(|since| since + DRAIN).chain(drained).filter(|at| *at > self.now).min()
     }
 }
 

@@ -177,20 +177,10 @@ mod tests {
         Transport {
             token,
             peer: SocketAddr::from(([10, 0, 0, 1], 80)),
-            accepted: false,
             backup,
             rtt: Duration::from_millis(10),
-            rttvar: Duration::ZERO,
-            unacked: 0,
-            delivered: 0,
-            bytes_acked: 0,
-            notsent_bytes: 0,
             bytes_received,
-            lost: 0,
-            retransmitted: 0,
-            cwnd: 10,
-            min_rtt: None,
-            delivery_bit_s: None,
+            ..Transport::IDLE
         }
     }
 

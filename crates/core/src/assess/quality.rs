@@ -55,7 +55,8 @@ pub struct Quality {
     needs_signal: bool,
     forecast: Forecast,
     signal_at: Option<Instant>,
-    delivered_at: Option<Instant>,
+    /// When data was last delivered over the path, or arrived over it.
+    carried_at: Option<Instant>,
     flows: BTreeMap<(u32, SocketAddr), Flow>,
     checked: Instant,
     /// Whether the last sample was of a bulk sender; unknown at first.
@@ -118,9 +119,10 @@ impl Quality {
             }
             return;
         };
+        let has_received = transport.bytes_received > flow.bytes_received();
         let delivered = flow.observe(now, transport);
-        if delivered {
-            self.delivered_at = Some(now);
+        if delivered || has_received {
+            self.carried_at = Some(now);
         }
         self.is_bulk = Some(flow.is_bulk());
         if flow.is_bulk() {
@@ -177,12 +179,12 @@ impl Quality {
     /// When a path that is good has been silent for too long.
     fn silent_at(&self) -> Option<Instant> {
         let is_good = self.belief == Belief::Good && self.needs_signal;
-        Some(self.signal_at.max(self.delivered_at).filter(|_| is_good)? + SILENCE)
+        Some(self.signal_at.max(self.carried_at).filter(|_| is_good)? + SILENCE)
     }
 
     fn watch_silence(&mut self, now: Instant) {
         if self.silent_at().is_some_and(|at| now >= at) {
-            let text = format!("neither a signal sample nor delivered data for {} s", SILENCE.as_secs());
+            let text = format!("neither a signal sample nor data for {} s", SILENCE.as_secs());
             self.left = Some(Left { at: now, by_signal: true, stalled: false });
             self.set(Belief::Fading, Reason::plain("quality.silent", text));
         }

@@ -118,7 +118,7 @@ pub enum Output {
     Probe {
         /// The unit's station id.
         station: u32,
-        /// UDP payload, in bytes (1 to [`MAX_PROBE_BYTES`]).
+        /// Payload, in bytes (1 to [`MAX_PROBE_BYTES`]).
         bytes: u16,
     },
     /// Whether a unit with a slot answers changed. Without this output, nothing is known.
@@ -136,6 +136,8 @@ pub struct ConnectionManager {
     directory: BTreeMap<u32, String>,
     /// Units of the directory whose CAMs arrive, by station id.
     units: BTreeMap<u32, Unit>,
+    /// When a unit of the directory that is out of reach last lost its slot because it did not answer.
+    refuted: BTreeMap<u32, Instant>,
     outputs: VecDeque<Output>,
     now: Instant,
     /// Some unit has answered.
@@ -152,6 +154,7 @@ impl ConnectionManager {
             params: Params { slots, ..params },
             directory: BTreeMap::new(),
             units: BTreeMap::new(),
+            refuted: BTreeMap::new(),
             outputs: VecDeque::new(),
             now: Instant::ZERO,
             has_answers: false,
@@ -176,7 +179,9 @@ impl ConnectionManager {
         if !self.directory.contains_key(&cam.station) || !cam.rssi_dbm.is_finite() {
             return false;
         }
-        let unit = self.units.entry(cam.station).or_insert_with(|| Unit::new(now, cam.rssi_dbm));
+        let refuted = &mut self.refuted;
+        let new = || Unit { refuted: refuted.remove(&cam.station), ..Unit::new(now, cam.rssi_dbm) };
+        let unit = self.units.entry(cam.station).or_insert_with(new);
         if !unit.filter.accepts(now, cam.rssi_dbm) {
             return false;
         }
@@ -189,7 +194,7 @@ impl ConnectionManager {
         if !waiting.waits(now) {
             return true;
         }
-        let Some(slot) = self.free_slot().or_else(|| self.vacate(now, &waiting)) else { return true };
+        let Some(slot) = self.free_slot(now, &waiting).or_else(|| self.vacate(now, &waiting)) else { return true };
         let rssi_dbm = waiting.rssi_dbm;
         let text = format!("a CAM of {} arrived, {rssi_dbm:.1} dBm", self.name(cam.station));
         let inputs = [("station", f64::from(cam.station)), ("rssi_dbm", f64::from(rssi_dbm))];
@@ -204,6 +209,7 @@ impl ConnectionManager {
     fn on_proof(&mut self, now: Instant, station: u32) {
         let Some(unit) = self.units.get_mut(&station).filter(|unit| unit.slot.is_some()) else { return };
         unit.proof.on_answer(now);
+        unit.refuted = unit.refuted.filter(|_| !unit.proof.is_given(now));
         self.has_answers = true;
         self.probed = self.probed.filter(|(probed, _)| *probed != station);
     }
@@ -212,7 +218,12 @@ impl ConnectionManager {
         Evidence { now, exists: self.has_answers }
     }
 
-    fn free_slot(&self) -> Option<u8> {
+    /// A free slot for a unit that waits. One that failed leaves it to those that were not tried yet.
+    fn free_slot(&self, now: Instant, waiting: &Unit) -> Option<u8> {
+        let is_new = |unit: &Unit| unit.refuted.is_none() && unit.proof.expires_at().is_none() && unit.waits(now);
+        if waiting.refuted.is_some() && self.units.values().any(is_new) {
+            return None;
+        }
         (0..self.params.slots).find(|slot| self.units.values().all(|unit| unit.slot != Some(*slot)))
     }
 
@@ -249,6 +260,7 @@ impl ConnectionManager {
 
     fn on_directory(&mut self, stations: Vec<Station>) {
         self.directory = stations.into_iter().take(MAX_UNITS).map(|station| (station.id, station.name)).collect();
+        self.refuted.retain(|station, _| self.directory.contains_key(station));
     }
 
     /// Frees the slot of a unit, and returns it.
@@ -256,8 +268,8 @@ impl ConnectionManager {
         let evidence = self.evidence(self.now);
         let unit = self.units.get_mut(&station)?;
         let slot = unit.slot.take()?;
-        unit.refuted = evidence.lacks(unit).then_some(self.now);
-        if unit.refuted.is_some() {
+        if evidence.lacks(unit) {
+            unit.refuted = Some(self.now);
             unit.filter.on_silence(self.now);
         }
         (unit.belief, unit.answers) = (Belief::Unknown, None);
@@ -300,7 +312,8 @@ impl ConnectionManager {
             let text = format!("no CAM of {} for {silence:.1} s", self.name(station));
             let inputs = [("station", f64::from(station)), ("silence_s", silence)];
             self.close(station, Reason { rule: "roadside.out-of-reach", text, inputs: inputs.into() });
-            self.units.remove(&station);
+            let refuted = self.units.remove(&station).and_then(|unit| unit.refuted);
+            self.refuted.extend(refuted.map(|at| (station, at)));
         }
     }
 

@@ -141,4 +141,26 @@ mod tests {
         assert!(matches!(units.poll(now), Some(Output::Close { station: 7, .. })));
         assert_eq!((units.remove(7), units.remove(7)), (Some(path), None));
     }
+
+    fn transport(token: u32, delivered: u32) -> Transport {
+        let rtt = crate::time::Duration::from_millis(20);
+        Transport { token, rtt, rttvar: rtt, unacked: 1, delivered, ..Transport::IDLE }
+    }
+
+    #[test]
+    fn data_proves_a_unit_only_when_more_of_one_connection_is_delivered_and_a_rejected_cam_is_no_sample() {
+        let directory = [Station { id: 7, name: "7".to_string() }];
+        let mut units = UnitPaths::new(Params::default(), directory.into());
+        let (now, path) = (Instant::from_millis(5), PathId(3));
+        units.on_signal(now, signal(7));
+        while units.poll(now).is_some() {}
+        units.add(7, path);
+        let mut reports = |token, delivered| {
+            units.on_subflow(now, path, &transport(token, delivered));
+            core::iter::from_fn(|| units.poll(now)).any(|output| matches!(output, Output::Answers { .. }))
+        };
+        assert!(!reports(1, 10) && !reports(1, 10) && !reports(2, 20), "nothing more of one connection");
+        assert!(reports(2, 21));
+        assert_eq!(units.on_signal(now, Signal { rssi_dbm: -40.0, ..signal(7) }), None, "another sender's");
+    }
 }

@@ -27,6 +27,7 @@ mod path_order;
 mod paths;
 mod peer;
 mod primary_path;
+mod recent_max;
 mod recv_path;
 mod reorder_buffer;
 mod retransmit_queue;
@@ -51,8 +52,8 @@ use wire::control_message::{Body, Message};
 use wire::gre_key::{GreKey, SEQUENCES};
 
 /// Feedback and retransmission take one RTT of the lowest-delay path in addition to the packet's own delay.
-/// If that RTT is longer than this, nothing is retransmitted and the peer does not wait.
-const MAX_RETRANSMIT_DELAY: Duration = Duration::from_millis(120);
+/// If that RTT is longer than this, losses are not retransmitted and the peer does not wait.
+const MAX_RETRANSMIT_DELAY: Duration = Duration::from_millis(200);
 /// While more bytes than this are in flight over all paths, packets are not kept for retransmission: 250 ms
 /// at 1 Gbit/s.
 const MAX_KEPT_BYTES: u64 = 32 << 20;
@@ -199,9 +200,9 @@ impl<P: Clone> Tunnel<P> {
             delay_difference: self.paths.delay_difference(SendPath::is_open),
         };
         let wants_trains = wants_trains(self.mode, &self.paths);
-        let up = self.paths.senders().filter(|sender| sender.liveness() == Liveness::Up).count();
+        let answering = self.paths.senders().filter(|sender| sender.answers()).count();
         for (id, path) in self.paths.iter_mut() {
-            let has_other_path = up > usize::from(path.sender.liveness() == Liveness::Up);
+            let has_other_path = answering > usize::from(path.sender.answers());
             self.retransmits.push_lost(now, path.sender.advance(now, state, has_other_path));
             if path.take_change() {
                 let (liveness, reason) = (path.sender.liveness(), path.sender.reason().clone());
@@ -228,11 +229,13 @@ impl<P: Clone> Tunnel<P> {
 
     /// Sends the next packet, with its copies, if a path has room.
     fn transmit(&mut self, now: Instant) {
-        if let Some(&Retransmittable { bytes, flow, .. }) = self.retransmits.front(now) {
+        if self.paths.any_delivers()
+            && let Some(&Retransmittable { bytes, flow, .. }) = self.retransmits.front(now)
+        {
             if let Some(path) = self.choose(now, flow, bytes, now, false).iter().next()
                 && let Some(copy) = self.retransmits.packets.pop_front()
             {
-                self.send_on(now, path, &copy);
+                self.send_on(now, path, &copy, self.keeps_copies());
             }
             return;
         }
@@ -248,7 +251,8 @@ impl<P: Clone> Tunnel<P> {
         let next = &mut self.next_sequences[usize::from(flow)];
         let copy = Retransmittable::new(now, queued, *next);
         *next = (*next + 1) % SEQUENCES;
-        chosen.iter().for_each(|path| self.send_on(now, path, &copy));
+        let is_kept = (self.mode != Mode::Redundant || self.paths.number_up(chosen) < 2) && self.keeps_copies();
+        chosen.iter().for_each(|path| self.send_on(now, path, &copy, is_kept));
         self.send_recovery_copies(now, &copy);
     }
 
@@ -259,31 +263,31 @@ impl<P: Clone> Tunnel<P> {
         self.scheduler.choose(now, self.mode, &mut self.paths, head)
     }
 
-    fn send_on(&mut self, now: Instant, path: PathId, copy: &Retransmittable<P>) {
-        let is_kept = self.keeps_copies();
+    fn send_on(&mut self, now: Instant, path: PathId, copy: &Retransmittable<P>, is_kept: bool) {
         let Some(at) = self.paths.get_mut(path) else { return };
         self.outbox.packet(now, path, at, copy, is_kept);
         at.sender.last_carried = now;
     }
 
-    /// Sends copies on recovering paths, which must show that they deliver.
+    /// Sends copies on recovering paths, which must show that they deliver; mode redundant has done so.
     fn send_recovery_copies(&mut self, now: Instant, copy: &Retransmittable<P>) {
         let is_recovering = |sender: &SendPath<P>| sender.liveness() == Liveness::Recovering && sender.is_open();
+        let is_redundant = self.mode == Mode::Redundant;
         for (id, path) in self.paths.iter_mut().filter(|(_, path)| is_recovering(&path.sender)) {
-            if path.sender.has_cwnd_room() {
+            if path.sender.has_cwnd_room() && !is_redundant {
                 self.outbox.packet(now, id, path, copy, false);
             }
         }
     }
 
-    /// Whether packets sent now are retransmitted on loss; in mode redundant they are not.
+    /// Whether losses of packets sent now are repaired; in mode redundant they are not.
     fn retransmits(&self) -> bool {
         self.mode != Mode::Redundant && self.paths.min_rtt() <= MAX_RETRANSMIT_DELAY
     }
 
     /// Whether packets sent now are kept until they are acknowledged.
     fn keeps_copies(&self) -> bool {
-        self.retransmits() && self.paths.bytes_in_flight() < MAX_KEPT_BYTES
+        self.paths.bytes_in_flight() < MAX_KEPT_BYTES
     }
 
     fn report(&mut self, now: Instant) {
@@ -329,14 +333,13 @@ impl<P: Clone> Tunnel<P> {
         match message.body {
             Body::Probe | Body::MtuProbe(_) if number.is_some() => self.paths.request_feedback(now, path),
             Body::Report { peer_epoch, paths } => {
+                paths.iter().filter(|_| follows).for_each(|report| self.paths.follow(report));
                 for report in &paths {
-                    if follows {
-                        self.paths.follow(report);
-                    }
-                    if peer_epoch == self.epoch
-                        && let Some(path) = self.paths.get_mut(report.path)
-                    {
-                        self.retransmits.push_lost(now, path.sender.on_report(now, report));
+                    if peer_epoch == self.epoch {
+                        let lost = self.paths.on_report(now, report);
+                        if self.paths.min_rtt() <= MAX_RETRANSMIT_DELAY {
+                            self.retransmits.push_lost(now, lost);
+                        }
                     }
                 }
             }

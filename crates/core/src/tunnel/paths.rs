@@ -259,6 +259,22 @@ impl<P> Paths<P> {
         self.senders().find_map(|sender| sender.one_way_delay).unwrap_or_default()
     }
 
+    /// Applies the peer's report on a path; returns the lost packets.
+    pub(super) fn on_report(&mut self, now: Instant, report: &PathReport) -> VecDeque<Retransmittable<P>> {
+        self.get_mut(report.path).map_or_else(VecDeque::new, |path| path.sender.on_report(now, report))
+    }
+
+    /// The number of these paths that are up.
+    pub(super) fn number_up(&self, paths: PathSet) -> usize {
+        let is_up = |path: &PathId| self.get(*path).is_some_and(|path| path.sender.liveness() == Liveness::Up);
+        paths.iter().filter(is_up).count()
+    }
+
+    /// Whether some path delivers, as far as known.
+    pub(super) fn any_delivers(&self) -> bool {
+        self.senders().any(|sender| sender.is_open() && sender.liveness() < Liveness::Probing)
+    }
+
     /// Records that there is nothing to send.
     pub(super) fn note_idle(&mut self, now: Instant) {
         for (_, path) in self.iter_mut() {

@@ -1,8 +1,14 @@
 //! The receiving side of one path: path sequence numbers received, and the report about them.
+//!
+//! A path may reorder. A report covers the packets before the first gap that a late packet may still fill, so
+//! that jitter is not reported as loss: a gap is a loss once it is older than the recent lateness of late
+//! packets on this path (as the reordering window of RACK, RFC 8985, section 6.2). Time and counts in a report
+//! are those of the arrival of the newest packet that it covers.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use super::recent_max::RecentMax;
 use super::wire::control_message::{MAX_MISSING_RANGES, PathReport};
 use super::wire::gre_key::unwrap;
 use crate::path::{PathId, PathState};
@@ -20,32 +26,73 @@ const MAX_RANGE_REPORTS: u8 = 4;
 pub(super) const RESTART_GRACE: Duration = Duration::from_secs(2);
 /// This number of consecutive packets older than the newest come from the restarted sender.
 pub(super) const OLDER_IN_A_ROW: u8 = 8;
+/// Maximum lateness of a packet that is not a loss.
+const MAX_REORDERING: Duration = Duration::from_millis(100);
+/// Maximum number of gaps that late packets may still fill: 100 ms of jitter at 100 Mbit/s.
+const MAX_GAPS: usize = 1024;
 /// A jump ahead by more than this is a restart of numbering, not a loss.
 const FAR_AHEAD: u64 = 1 << 16;
+
+/// What had arrived at a time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Arrived {
+    at: Instant,
+    packets: u32,
+    bytes: u32,
+}
+
+/// Packets that have not arrived although a later one has.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    first: u64,
+    length: u16,
+    /// Arrival of the packet after it.
+    since: Instant,
+    /// When the packet before it arrived.
+    before: Arrived,
+}
+
+impl Gap {
+    /// What is left of it before and after a packet that fills it; `None` if the packet does not.
+    fn without(self, number: u64, arrived: Arrived) -> Option<[Option<Gap>; 2]> {
+        let before = u16::try_from(number.checked_sub(self.first)?).ok().filter(|before| *before < self.length)?;
+        let after = self.length - before - 1;
+        Some([
+            (before > 0).then_some(Gap { length: before, ..self }),
+            (after > 0).then_some(Gap { first: number + 1, length: after, before: arrived, ..self }),
+        ])
+    }
+}
+
+/// Lost packets, and the number of reports about them.
+#[derive(Clone, Copy, Debug)]
+struct MissingRange {
+    gap: Gap,
+    reports: u8,
+}
 
 /// The receiving side of a path.
 #[derive(Debug, Default)]
 pub(super) struct RecvPath {
     highest: Option<u64>,
-    arrived: Instant,
+    /// When the highest arrived.
+    arrived_at: Instant,
+    /// What the last report said.
+    reported: Option<Instant>,
+    covered: Arrived,
     packets: u32,
     bytes: u32,
+    /// Gaps that late packets may still fill, the oldest first.
+    gaps: VecDeque<Gap>,
     missing: VecDeque<MissingRange>,
+    lateness: RecentMax,
     unreported: u32,
     pending_since: Option<Instant>,
     request_immediate_feedback: bool,
-    reported: Option<Instant>,
     /// Until when old sequence numbers may come from a previous instance of the sender, and the number of
     /// consecutive older packets.
     restart_grace_until: Instant,
     older_in_a_row: u8,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct MissingRange {
-    first: u64,
-    length: u16,
-    reports: u8,
 }
 
 impl RecvPath {
@@ -61,14 +108,13 @@ impl RecvPath {
             None => (u64::from(number), u64::from(number)),
         };
         if number >= next {
-            self.note_gap(next, number - next);
-            self.highest = Some(number);
-            self.arrived = now;
-            self.older_in_a_row = 0;
+            self.note_gap(now, next, number - next);
+            (self.highest, self.arrived_at, self.older_in_a_row) = (Some(number), now, 0);
         } else if now < self.restart_grace_until && self.older_in_a_row >= OLDER_IN_A_ROW {
             self.missing.clear();
-            (self.highest, self.arrived, self.older_in_a_row) = (Some(number), now, 0);
-        } else if !self.fill(number) {
+            self.gaps.clear();
+            (self.highest, self.arrived_at, self.older_in_a_row) = (Some(number), now, 0);
+        } else if !self.fill(now, number) {
             self.older_in_a_row = self.older_in_a_row.saturating_add(1);
             return false;
         }
@@ -76,6 +122,7 @@ impl RecvPath {
         self.bytes = self.bytes.wrapping_add(bytes);
         self.unreported = self.unreported.saturating_add(1);
         self.pending_since.get_or_insert(now);
+        self.take_losses(now);
         true
     }
 
@@ -85,39 +132,74 @@ impl RecvPath {
         self.pending_since.get_or_insert(now);
     }
 
-    fn note_gap(&mut self, first: u64, length: u64) {
+    /// What had arrived with the highest, and after it up to now.
+    fn arrived(&self) -> Arrived {
+        Arrived { at: self.arrived_at, packets: self.packets, bytes: self.bytes }
+    }
+
+    fn note_gap(&mut self, now: Instant, first: u64, length: u64) {
         if length == 0 || length > FAR_AHEAD {
             return;
         }
-        if self.missing.len() == MAX_MISSING_RANGES {
-            self.missing.pop_front();
+        if self.gaps.len() == MAX_GAPS {
+            self.gaps.pop_front();
         }
         let length = u16::try_from(length).unwrap_or(u16::MAX);
-        self.missing.push_back(MissingRange { first, length, reports: 0 });
-        self.request_immediate_feedback = true;
+        self.gaps.push_back(Gap { first, length, since: now, before: self.arrived() });
     }
 
-    /// Removes a late packet from the missing ranges; false if it was not missing.
-    fn fill(&mut self, number: u64) -> bool {
-        let contains =
-            |range: &MissingRange| number.checked_sub(range.first).is_some_and(|index| index < u64::from(range.length));
-        let Some(index) = self.missing.iter().position(contains) else { return false };
-        let range = self.missing[index];
-        let before = (number - range.first) as u16;
-        let after = range.length - before - 1;
-        self.missing.remove(index);
-        if after > 0 {
-            self.missing.insert(index, MissingRange { first: number + 1, length: after, ..range });
+    /// How long a gap may still be filled.
+    fn reordering_window(&self, now: Instant) -> Duration {
+        self.lateness.recent(now).map_or(Duration::ZERO, |late| (late * 5 / 4).min(MAX_REORDERING))
+    }
+
+    /// Takes the gaps that are too old to be filled for losses.
+    fn take_losses(&mut self, now: Instant) {
+        let window = self.reordering_window(now);
+        while let Some(gap) = self.gaps.front().filter(|gap| now >= gap.since + window) {
+            if self.missing.len() == MAX_MISSING_RANGES {
+                if self.missing.front().is_some_and(|oldest| oldest.reports == 0) {
+                    break;
+                }
+                self.missing.pop_front();
+            }
+            self.missing.push_back(MissingRange { gap: *gap, reports: 0 });
+            self.gaps.pop_front();
+            self.request_immediate_feedback(now);
         }
-        if before > 0 {
-            self.missing.insert(index, MissingRange { length: before, ..range });
-        }
-        self.missing.truncate(MAX_MISSING_RANGES);
+    }
+
+    /// Removes a late packet from the gaps or the losses; false if it was in neither.
+    fn fill(&mut self, now: Instant, number: u64) -> bool {
+        let arrived = Arrived { at: now, ..self.arrived() };
+        let gaps = self.gaps.iter().copied().enumerate();
+        let mut found = gaps.map(|(index, gap)| (index, gap, gap.without(number, arrived)));
+        let since = if let Some((index, gap, Some(rest))) = found.find(|(.., rest)| rest.is_some()) {
+            self.gaps.remove(index);
+            rest.into_iter().rev().flatten().for_each(|gap| self.gaps.insert(index, gap));
+            gap.since
+        } else {
+            let ranges = self.missing.iter().copied().enumerate();
+            let mut found = ranges.map(|(index, range)| (index, range, range.gap.without(number, arrived)));
+            let Some((index, range, Some(rest))) = found.find(|(.., rest)| rest.is_some()) else { return false };
+            self.missing.remove(index);
+            let rest = rest.into_iter().rev().flatten();
+            rest.for_each(|gap| self.missing.insert(index, MissingRange { gap, ..range }));
+            self.missing.truncate(MAX_MISSING_RANGES);
+            range.gap.since
+        };
+        self.lateness.note(now, now.since(since));
         true
     }
 
     /// When the next report is due.
     pub(super) fn due(&self) -> Option<Instant> {
+        // The window at that time is no longer than at the time of the gap.
+        let loss = self.gaps.front().map(|gap| gap.since + self.reordering_window(gap.since));
+        self.feedback_due().into_iter().chain(loss).min()
+    }
+
+    fn feedback_due(&self) -> Option<Instant> {
         let since = self.pending_since?;
         if self.request_immediate_feedback {
             return Some(since);
@@ -126,7 +208,7 @@ impl RecvPath {
         Some(if self.unreported >= REPORT_PACKETS { soon } else { since + MAX_REPORT_DELAY })
     }
 
-    /// The report to send now; `None` before the first packet.
+    /// The report to send now; `None` before the first packet. It covers the packets before the first gap.
     pub(super) fn report(
         &mut self,
         now: Instant,
@@ -134,9 +216,17 @@ impl RecvPath {
         wanted_state: PathState,
         rank: u8,
     ) -> Option<PathReport> {
+        self.take_losses(now);
         (self.unreported, self.pending_since, self.request_immediate_feedback) = (0, None, false);
-        let highest = self.highest?;
-        let missing: Vec<(u32, u16)> = self.missing.iter().map(|range| (range.first as u32, range.length)).collect();
+        let (highest, arrived) = match self.gaps.front() {
+            Some(gap) => (gap.first - 1, gap.before),
+            None => (self.highest?, self.arrived()),
+        };
+        if arrived.at >= self.covered.at {
+            self.covered = arrived;
+        }
+        let missing: Vec<(u32, u16)> =
+            self.missing.iter().map(|MissingRange { gap, .. }| (gap.first as u32, gap.length)).collect();
         self.missing.iter_mut().for_each(|range| range.reports += 1);
         self.missing.retain(|range| range.reports < MAX_RANGE_REPORTS);
         self.reported = Some(now);
@@ -145,10 +235,10 @@ impl RecvPath {
             wanted_state,
             rank,
             highest: highest as u32,
-            arrival_us: (self.arrived.as_nanos() / 1000) as u32,
-            held_us: u32::try_from(now.since(self.arrived).as_micros()).unwrap_or(u32::MAX),
-            packets: self.packets,
-            bytes: self.bytes,
+            arrival_us: (self.covered.at.as_nanos() / 1000) as u32,
+            held_us: u32::try_from(now.since(self.covered.at).as_micros()).unwrap_or(u32::MAX),
+            packets: self.covered.packets,
+            bytes: self.covered.bytes,
             missing,
         })
     }
@@ -215,5 +305,37 @@ mod tests {
         assert!(receiver.take(at(1), u32::MAX, 100) && receiver.take(at(1), 1, 100));
         let report = receiver.report(at(1), PathId(0), PathState::Active, 0).expect("packets arrived");
         assert_eq!((report.highest, report.missing), (1, vec![(0, 1)]));
+    }
+
+    #[test]
+    fn a_gap_is_a_loss_only_after_the_lateness_of_late_packets() {
+        let mut receiver = RecvPath::default();
+        let report = |receiver: &mut RecvPath, ms| {
+            let report = receiver.report(at(ms), PathId(0), PathState::Active, 0).expect("packets arrived");
+            (report.highest, report.missing, report.arrival_us / 1000, report.packets)
+        };
+        for (ms, number) in [(1, 0), (1, 2), (5, 1), (10, 3), (11, 5)] {
+            assert!(receiver.take(at(ms), number, 1000));
+        }
+        assert_eq!(report(&mut receiver, 12), (3, vec![], 10, 4), "packet 4 may be as late as packet 1 was, 4 ms");
+        assert!(receiver.take(at(13), 4, 1000));
+        assert_eq!(report(&mut receiver, 13), (5, vec![], 11, 6));
+        assert!(receiver.take(at(20), 7, 1000));
+        assert_eq!(receiver.due(), Some(at(25)), "1.25 times that");
+        assert_eq!(report(&mut receiver, 24), (5, vec![], 11, 6));
+        assert_eq!(report(&mut receiver, 25), (7, vec![(6, 1)], 20, 7));
+        assert!(receiver.take(at(9000), 9, 1000));
+        assert_eq!(report(&mut receiver, 9000), (9, vec![(6, 1), (8, 1)], 9000, 8), "no packet was late for 8 s");
+    }
+
+    #[test]
+    fn a_report_covers_no_more_losses_than_it_has_room_for() {
+        let mut receiver = RecvPath::default();
+        (0..40).for_each(|number| assert!(receiver.take(at(1), number * 2, 1000)));
+        let report = receiver.report(at(1), PathId(0), PathState::Active, 0).expect("packets arrived");
+        let room = MAX_MISSING_RANGES as u32;
+        assert_eq!((report.highest, report.missing.len()), (room * 2, MAX_MISSING_RANGES));
+        let report = receiver.report(at(1), PathId(0), PathState::Active, 0).expect("packets arrived");
+        assert_eq!(report.highest, (room * 4).min(78));
     }
 }

@@ -7,6 +7,7 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
+use super::recent_max::RecentMax;
 use super::recv_path::{OLDER_IN_A_ROW, RESTART_GRACE};
 use super::wire::control_message::MAX_PATHS;
 use super::wire::gre_key::{GreKey, SEQUENCE_BITS, unwrap};
@@ -21,8 +22,8 @@ const MIN_WAIT: Duration = Duration::from_millis(25);
 const MIN_WAIT_WITH_RETRANSMISSION: Duration = Duration::from_millis(150);
 /// Wait before any packet was late.
 const INITIAL_WAIT: Duration = Duration::from_millis(100);
-/// A late packet affects the timeout for one to two times this time.
-const MEMORY: Duration = Duration::from_secs(4);
+/// The wait is 1.5 times the maximum lateness of recent late packets, plus this time.
+const LATENESS_MARGIN: Duration = Duration::from_millis(5);
 /// Maximum number of packets held over all flows.
 const MAX_HELD: usize = 32_768;
 /// A jump ahead by more than this is a restart of numbering.
@@ -50,7 +51,8 @@ pub(super) struct ReorderBuffer<P> {
     /// Packets to deliver, in order.
     pub ready: VecDeque<P>,
     held: usize,
-    timeout: ReorderTimeout,
+    /// Lateness of late packets.
+    lateness: RecentMax,
     /// Whether the peer retransmits lost packets.
     retransmits: bool,
     /// Number of packets delivered after later ones of their flow.
@@ -88,7 +90,7 @@ impl<P> ReorderBuffer<P> {
             waiting: Vec::new(),
             ready: VecDeque::new(),
             held: 0,
-            timeout: ReorderTimeout::default(),
+            lateness: RecentMax::default(),
             retransmits: false,
             late: 0,
             restart_grace_until: Instant::ZERO,
@@ -117,7 +119,7 @@ impl<P> ReorderBuffer<P> {
                 flow.older_in_a_row = flow.older_in_a_row.saturating_add(1);
                 return false;
             }
-            self.timeout.note(now, self.reorder_timeout() * 3 / 2);
+            self.lateness.note(now, self.reorder_timeout() * 3 / 2);
             self.late += 1;
             self.ready.push_back(packet);
             return true;
@@ -127,7 +129,7 @@ impl<P> ReorderBuffer<P> {
         *passed = (*passed).max(sequence.saturating_add(1));
         if sequence == flow.next {
             if let Some((_, (arrived, _))) = flow.held.first_key_value() {
-                self.timeout.note(now, now.since(*arrived));
+                self.lateness.note(now, now.since(*arrived));
             }
             flow.next = sequence.saturating_add(1);
             self.ready.push_back(packet);
@@ -171,7 +173,8 @@ impl<P> ReorderBuffer<P> {
     }
 
     fn reorder_timeout(&self) -> Duration {
-        self.timeout.current().max(if self.retransmits { MIN_WAIT_WITH_RETRANSMISSION } else { MIN_WAIT })
+        let recent = self.lateness.max().map_or(INITIAL_WAIT, |late| (late * 3 / 2 + LATENESS_MARGIN).min(MAX_WAIT));
+        recent.max(if self.retransmits { MIN_WAIT_WITH_RETRANSMISSION } else { MIN_WAIT })
     }
 
     fn release(&mut self, now: Instant, flow: u8, active_paths: ActivePaths) {
@@ -234,29 +237,6 @@ impl<P> Flow<P> {
             }
         }
         true
-    }
-}
-
-/// Reorder timeout: the maximum lateness of recent late packets, with a margin.
-#[derive(Debug, Default)]
-struct ReorderTimeout {
-    now: Option<Duration>,
-    before: Option<Duration>,
-    since: Instant,
-}
-
-impl ReorderTimeout {
-    fn note(&mut self, now: Instant, late: Duration) {
-        if now.since(self.since) > MEMORY {
-            self.before = self.now.take();
-            self.since = now;
-        }
-        self.now = self.now.max(Some(late));
-    }
-
-    fn current(&self) -> Duration {
-        let max_lateness = self.now.max(self.before);
-        max_lateness.map_or(INITIAL_WAIT, |late| (late * 3 / 2 + Duration::from_millis(5)).min(MAX_WAIT))
     }
 }
 

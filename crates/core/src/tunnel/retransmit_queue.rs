@@ -5,9 +5,9 @@ use alloc::collections::VecDeque;
 use super::fq_codel::Queued;
 use crate::time::{Duration, Instant};
 
-/// Retransmission of a packet ends this long after its first transmission; the inner TCP has retransmitted
-/// by then.
-const RETRANSMIT_WITHIN: Duration = Duration::from_millis(250);
+/// Retransmission of a packet ends this long after its first transmission. After an outage the inner TCP has
+/// retransmitted one packet only, and waits for longer each time.
+const RETRANSMIT_WITHIN: Duration = Duration::from_secs(2);
 /// Maximum number of packets queued for retransmission.
 const MAX_PACKETS: usize = 8192;
 /// Maximum number of retransmissions of a packet. A packet lost each time reaches about this number within
@@ -88,13 +88,13 @@ mod tests {
     }
 
     #[test]
-    fn packets_leave_in_order_until_250_ms_after_their_first_transmission() {
+    fn packets_leave_in_order_until_2_s_after_their_first_transmission() {
         let mut queue = RetransmitQueue::new();
         queue.push_lost(at(30), [copy(1), copy(2)]);
-        assert_eq!(queue.front(at(269)).map(|copy| copy.packet), Some(1));
+        assert_eq!(queue.front(at(2019)).map(|copy| copy.packet), Some(1));
         assert_eq!(queue.packets.pop_front().map(|copy| copy.packet), Some(1));
-        assert!(queue.front(at(270)).is_none());
-        queue.push_lost(at(270), [copy(3)]);
+        assert!(queue.front(at(2020)).is_none());
+        queue.push_lost(at(2020), [copy(3)]);
         assert_eq!(queue.packets.len(), 0);
     }
 
@@ -102,9 +102,9 @@ mod tests {
     fn expired_packets_free_their_memory() {
         let mut queue = RetransmitQueue::new();
         queue.push_lost(at(30), (0..100).map(copy));
-        queue.expire(at(269));
+        queue.expire(at(2019));
         assert_eq!(queue.packets.len(), 100);
-        queue.expire(at(270));
+        queue.expire(at(2020));
         assert_eq!((queue.packets.len(), queue.packets.capacity()), (0, 0));
     }
 

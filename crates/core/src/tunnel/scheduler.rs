@@ -93,7 +93,7 @@ impl Scheduler {
     /// The paths on which to send a packet now; none if it has to wait.
     pub(super) fn choose<P>(&mut self, now: Instant, mode: Mode, paths: &mut Paths<P>, head: Head) -> PathSet {
         let mut candidates = core::mem::take(&mut self.candidates);
-        find_candidates(paths, head.wire_bytes, &mut candidates);
+        find_candidates(mode, paths, head, &mut candidates);
         for full in candidates.iter().filter(|candidate| !candidate.has_cwnd_room) {
             if let Some(path) = paths.get_mut(full.path) {
                 path.sender.note_full(now);
@@ -170,16 +170,19 @@ impl Scheduler {
     }
 }
 
-/// Finds the paths that may carry: those of the best class.
-fn find_candidates<P>(paths: &Paths<P>, wire_bytes: u32, candidates: &mut Vec<Candidate>) {
+/// Finds the paths that may carry: those of the best class, and in mode redundant all active ones.
+fn find_candidates<P>(mode: Mode, paths: &Paths<P>, head: Head, candidates: &mut Vec<Candidate>) {
     let reference = paths.reference_delay();
     let best = paths.senders().filter_map(class).min();
     candidates.clear();
-    let of_best_class = paths.iter().filter(|(_, path)| best.is_some() && class(&path.sender) == best);
+    let is_active = |sender: &SendPath<P>| sender.wanted_state == PathState::Active;
+    let is_copied = mode == Mode::Redundant && paths.senders().any(|sender| is_active(sender) && class(sender) == best);
+    let may = |sender: &SendPath<P>| class(sender) == best || is_copied && is_active(sender);
+    let of_best_class = paths.iter().filter(|(_, path)| best.is_some() && may(&path.sender));
     candidates.extend(of_best_class.map(|(id, Path { sender, .. })| Candidate {
         path: id,
         rank: paths.order.rank(id),
-        expected_arrival_us: sender.expected_arrival_us(wire_bytes, reference),
+        expected_arrival_us: sender.expected_arrival_us(head.wire_bytes, reference),
         has_cwnd_room: sender.has_cwnd_room(),
         has_room_for_copies: sender.has_room_for_copies(),
         paced_to: sender.paced_to(),

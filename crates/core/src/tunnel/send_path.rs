@@ -21,7 +21,7 @@ mod rtt;
 mod slow_start;
 
 pub(super) use cwnd::MAX_CWND_BYTES;
-use cwnd::{Cwnd, FEEDBACK_DELAY, MIN_ROUND};
+use cwnd::{Cwnd, INITIAL_CWND_BYTES, MIN_ROUND};
 use delivery_rate::DeliveryRate;
 use feedback::Mark;
 pub(super) use feedback::OneWayDelay;
@@ -115,6 +115,11 @@ impl<P> SendPath<P> {
         &self.liveness.reason
     }
 
+    /// Whether it delivers, for certain or on trial.
+    pub(super) fn answers(&self) -> bool {
+        self.is_open() && matches!(self.liveness(), Liveness::Up | Liveness::Recovering)
+    }
+
     /// Whether it is active or a backup.
     pub(super) fn is_open(&self) -> bool {
         self.wanted_state != PathState::Closed
@@ -135,9 +140,15 @@ impl<P> SendPath<P> {
     }
 
     /// Whether it may carry a copy of a packet that other paths carry too: copies come at the rate of the
-    /// traffic, so only a path that is much too slow is left out.
+    /// traffic, so only a path that is much too slow is left out. A path that does not deliver now gets a few,
+    /// in case it delivers them, and no queue.
     pub(super) fn has_room_for_copies(&self) -> bool {
-        (self.bytes_in_flight() as f64) < (self.cwnd_bytes() * 3.0).min(MAX_CWND_BYTES)
+        let max_bytes = match self.liveness() {
+            Liveness::Up => (self.cwnd_bytes() * 3.0).min(MAX_CWND_BYTES),
+            Liveness::Unknown | Liveness::Recovering => self.cwnd_bytes(),
+            Liveness::Probing | Liveness::Down => INITIAL_CWND_BYTES,
+        };
+        (self.bytes_in_flight() as f64) < max_bytes
     }
 
     #[cfg(test)]
@@ -165,7 +176,8 @@ impl<P> SendPath<P> {
     pub(super) fn expected_arrival_us(&self, bytes: u32, reference: OneWayDelay) -> i64 {
         let delay_us = self.one_way_delay.map_or(0, |one_way_delay| one_way_delay.minus_us(reference));
         let Some((rate, min_rtt)) = self.estimated_bytes_s().zip(self.rtt.min) else { return delay_us };
-        let ahead_s = (self.bytes_in_flight() as f64 / rate - (min_rtt + FEEDBACK_DELAY).as_secs_f64()).max(0.0);
+        let ahead_s =
+            (self.bytes_in_flight() as f64 / rate - (min_rtt + self.rtt.feedback_delay()).as_secs_f64()).max(0.0);
         delay_us + ((ahead_s + f64::from(bytes) / rate) * 1e6) as i64
     }
 
@@ -257,6 +269,7 @@ impl<P> SendPath<P> {
     fn measure(&mut self, now: Instant, sent: Instant, report: &PathReport) {
         let rtt = feedback::rtt(now, sent, report);
         self.rtt.note(now, rtt);
+        self.rtt.note_held(Duration::from_micros(u64::from(report.held_us)));
         self.cwnd.on_rtt(rtt);
         let min_rtt = self.rtt.min.unwrap_or(rtt);
         // Queueing delay is assumed to be in the sending direction.
@@ -309,8 +322,11 @@ impl<P> SendPath<P> {
             self.last_carried = now;
         }
         let transition = self.liveness.advance(now, tunnel, &self.observed());
-        let to_retransmit =
-            if transition.is_some() && has_other_path { self.in_flight.take_copies() } else { VecDeque::new() };
+        let is_stalled = self.liveness() >= Liveness::Probing;
+        let to_retransmit = match is_stalled && has_other_path || transition == Some(Transition::Down) {
+            true => self.in_flight.take_copies(),
+            false => VecDeque::new(),
+        };
         self.follow(transition);
         to_retransmit
     }

@@ -55,24 +55,7 @@ impl Paths {
 }
 
 fn transport() -> Transport {
-    Transport {
-        token: 1,
-        peer: Transport::NO_PEER,
-        accepted: false,
-        backup: false,
-        rtt: RTT,
-        rttvar: RTT,
-        unacked: 1,
-        delivered: 0,
-        bytes_acked: 0,
-        notsent_bytes: 0,
-        bytes_received: 0,
-        lost: 0,
-        retransmitted: 0,
-        cwnd: 10,
-        min_rtt: None,
-        delivery_bit_s: None,
-    }
+    Transport { rtt: RTT, rttvar: RTT, unacked: 1, ..Transport::IDLE }
 }
 
 #[test]
@@ -195,6 +178,20 @@ fn a_reserve_that_will_soon_not_answer_is_closed_while_another_carries() {
 }
 
 #[test]
+fn a_reserve_that_does_not_answer_is_closed_while_another_carries() {
+    let mut paths = Paths::new(Mode::Aggregate);
+    paths.hear(0, 0, Good, -70.0);
+    paths.hear(0, 1, Good, -76.0);
+    paths.prove(0);
+    paths.latest[1].answers = Some((Instant::ZERO, true));
+    assert_eq!(paths.at(0)[1], Backup);
+    paths.hear(5, 1, Fading, -83.0);
+    assert_eq!(paths.at(5)[1], Backup);
+    paths.latest[1].answers = Some((Instant::ZERO, false));
+    assert_eq!(paths.at(10)[1], Closed);
+}
+
+#[test]
 fn a_stronger_path_that_fades_gives_way_to_a_good_one() {
     let mut paths = Paths::new(Mode::Aggregate);
     paths.hear(0, 0, Good, -70.0);
@@ -256,4 +253,57 @@ fn a_radio_counts_as_one_path_with_its_best_rank() {
     assert_eq!(paths.at(0), [Closed, Active, Closed, Backup]);
     paths.inputs[1].belief = Fading;
     assert_eq!(paths.at(100), [Closed, Backup, Closed, Active]);
+}
+
+#[test]
+fn a_path_that_stalls_alone_is_left_when_its_frames_are_gone() {
+    let mut paths = Paths::new(Mode::Aggregate);
+    paths.prove(0);
+    paths.hear(0, 0, Good, -60.0);
+    paths.hear(0, 1, Good, -69.0);
+    paths.prove(90);
+    assert_eq!(paths.at(90)[..2], [Active, Backup]);
+    for (ms, delivered) in [(100, 1), (120, 2)] {
+        let transport = Transport { delivered, unacked: 20, ..transport() };
+        paths.latest[0].transport = Some((Instant::from_millis(ms), transport));
+        paths.deliver(ms, 1, 0);
+        paths.at(ms);
+    }
+    paths.inputs[0].belief = Stalled;
+    paths.deliver(180, 1, 0);
+    assert_eq!(paths.at(180)[..2], [Active, Backup], "20 frames for a station that is gone fill the queue");
+    let until = paths.allocator.next_wakeup().unwrap();
+    assert_eq!(until, Instant::from_millis(120) + FRAME_HOLD * 20);
+    paths.deliver(460, 1, 0);
+    assert_eq!(paths.at(460)[..2], [Closed, Active]);
+}
+
+#[test]
+fn a_path_with_few_segments_under_way_is_left_at_once() {
+    let mut paths = Paths::new(Mode::Aggregate);
+    paths.prove(0);
+    paths.hear(0, 0, Good, -60.0);
+    paths.hear(0, 1, Good, -69.0);
+    paths.prove(90);
+    paths.at(90);
+    paths.deliver(120, 0, 2);
+    paths.deliver(120, 1, 0);
+    paths.at(120);
+    paths.inputs[0].belief = Stalled;
+    assert_eq!(paths.at(180)[..2], [Closed, Active]);
+}
+
+#[test]
+fn a_path_that_stalls_is_not_excused_while_a_path_beyond_the_radio_is_good() {
+    let mut paths = Paths::new(Mode::Backup);
+    paths.hear(0, 0, Good, -86.0);
+    paths.hear(0, 1, Fading, -88.0);
+    paths.inputs[3].belief = Good;
+    paths.prove(0);
+    assert_eq!(paths.at(0), [Active, Closed, Closed, Backup]);
+    paths.inputs[1].was = Backup;
+    paths.inputs[0].belief = Stalled;
+    paths.inputs[1].belief = Stalled;
+    paths.prove(20);
+    assert_eq!(paths.at(20), [Closed, Closed, Closed, Active], "nor one that begins to carry");
 }

@@ -34,6 +34,10 @@ const RESCUE: f64 = 0.7;
 const LOSS_S: f64 = 1.0;
 const MIN_LOSSES: f64 = 1.5;
 const LOSS_SHARE: f64 = 0.02;
+/// A first segment is acknowledged so much later than the RTT at most, in ms (Linux
+/// `TCP_DELACK_MIN`): while bytes before it are missing nothing is read, and a single segment
+/// is acknowledged only then or with the next.
+const DELAYED_ACK_MS: f64 = 40.0;
 /// The sampling interval: bytes may have been sent just after the last sample.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 /// A bulk sender has its congestion window full, or more than the initial window (RFC 6928)
@@ -101,6 +105,8 @@ pub(super) struct Flow {
     sent: VecDeque<(Instant, u32)>,
     /// Since when the first unacknowledged byte has been waiting at least.
     waiting_since: Option<Instant>,
+    /// Whether something was delivered since it began to carry.
+    has_delivered: bool,
     losses: f64,
     deliveries: f64,
     /// When the sender last sent, its share of samples with a full window, and whether it is
@@ -133,6 +139,7 @@ impl Flow {
             usual: Spread::default(),
             sent: VecDeque::new(),
             waiting_since: None,
+            has_delivered: false,
             losses: 0.0,
             deliveries: 0.0,
             active: now,
@@ -168,7 +175,13 @@ impl Flow {
         if delivered > 0 {
             self.on_rtt(now, rtt_ms(&last, transport, delivered));
         }
+        self.has_delivered = !transport.backup && (self.has_delivered || delivered > 0);
         delivered > 0
+    }
+
+    /// Bytes that had arrived over the subflow when it was last observed.
+    pub(super) fn bytes_received(&self) -> u64 {
+        self.last.bytes_received
     }
 
     fn follow_window(&mut self, now: Instant, transport: &Transport) {
@@ -205,7 +218,9 @@ impl Flow {
         let excess_ms = rtt_ms - self.least();
         let [least_share, greatest_share] = RECENT_SHARES;
         let weight = share(elapsed, RECENT_S).clamp(least_share, greatest_share);
-        self.recent.get_or_insert(self.usual).follow(excess_ms, weight);
+        if self.has_delivered || excess_ms > NOTICE_MS + DELAYED_ACK_MS {
+            self.recent.get_or_insert(self.usual).follow(excess_ms, weight);
+        }
         self.samples += 1;
         let (weight, most_ms) = if self.samples < FIRST_SAMPLES {
             (1.0 / f64::from(self.samples + 1), MAX_USUAL_MS)
@@ -234,11 +249,13 @@ impl Flow {
     }
 
     /// The age that the RTTs explain, in ms: that at which they usually end, and less if the
-    /// message would be late then.
+    /// message would be late then. The first acknowledgement may be delayed: it is awaited for
+    /// up to two RTTs.
     fn age_limit_ms(&self, late_ms: f64) -> f64 {
         let tight_ms = self.usual.end(FEW_DEVIATIONS).max(NOTICE_MS);
         let usual_ms = self.usual.end(DEVIATIONS).max(tight_ms);
-        self.least() + (RESCUE * late_ms - self.least()).clamp(tight_ms, usual_ms)
+        let first_ms = if self.has_delivered { 0.0 } else { self.least().min(NOTICE_MS + DELAYED_ACK_MS) };
+        self.least() + (RESCUE * late_ms - self.least()).clamp(tight_ms, usual_ms).max(first_ms)
     }
 
     /// Where the RTTs may end above the least, in ms.

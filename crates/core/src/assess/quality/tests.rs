@@ -11,24 +11,7 @@ struct Drive {
 
 impl Drive {
     fn new(rat: Rat, late_ms: u64) -> Drive {
-        let transport = Transport {
-            token: 1,
-            peer: Transport::NO_PEER,
-            accepted: false,
-            backup: false,
-            rtt: Duration::from_millis(20),
-            rttvar: Duration::from_millis(1),
-            unacked: 0,
-            delivered: 1,
-            bytes_acked: 0,
-            notsent_bytes: 0,
-            bytes_received: 0,
-            lost: 0,
-            retransmitted: 0,
-            cwnd: 10,
-            min_rtt: None,
-            delivery_bit_s: None,
-        };
+        let transport = Transport { rttvar: Duration::from_millis(1), delivered: 1, ..Transport::IDLE };
         let quality = Quality::new(rat, Duration::from_millis(late_ms));
         let mut drive = Drive { quality, now: Instant::ZERO, sent: 1, transport };
         drive.observe(SampleKind::Link { up: true });
@@ -187,6 +170,12 @@ fn a_reserve_of_which_nothing_arrives_is_not_good() {
     assert_eq!(drive.is(), (Belief::Good, "quality.return"));
     drive.messages(3000, 20);
     assert_eq!(drive.is().0, Belief::Good, "what is delivered proves it");
+    for _ in 0..30 {
+        drive.now = drive.now + Duration::from_millis(100);
+        drive.transport.bytes_received += 1000;
+        drive.observe(SampleKind::Transport(drive.transport));
+    }
+    assert_eq!(drive.is().0, Belief::Good, "what arrives over it proves it, too");
     let last = drive.now;
     drive.now = drive.quality.next_wakeup().unwrap();
     assert!(drive.now > last + Duration::from_millis(900), "{:?}", drive.now);
@@ -195,4 +184,23 @@ fn a_reserve_of_which_nothing_arrives_is_not_good() {
     drive.now = drive.now + Duration::from_secs(1);
     drive.signal(-70.0);
     assert_eq!(drive.is().0, Belief::Good, "its station is received again");
+}
+
+#[test]
+fn the_first_acknowledgement_of_a_path_that_begins_to_carry_may_be_delayed() {
+    let mut drive = Drive::new(Rat::Lte, 100);
+    drive.transport.rtt = Duration::from_millis(50);
+    drive.messages(5000, 50);
+    drive.transport.backup = true;
+    drive.messages(20, 50);
+    drive.transport.backup = false;
+    drive.sent += 1;
+    (0..9).for_each(|_| drive.step(1));
+    drive.transport.delivered = drive.sent;
+    drive.transport.rtt = (drive.transport.rtt * 7 + Duration::from_millis(90)) / 8;
+    drive.step(0);
+    assert_eq!(drive.is().0, Belief::Good, "{:?}", drive.is());
+    drive.sent += 1;
+    (0..9).for_each(|_| drive.step(1));
+    assert_eq!(drive.is(), (Belief::Stalled, "quality.age"), "the second is due");
 }

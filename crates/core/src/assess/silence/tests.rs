@@ -16,24 +16,7 @@ fn cam() -> Sample {
 fn transport(unacked: u32, delivered: u32) -> Sample {
     let rtt = Duration::from_millis(10);
     let rttvar = Duration::from_millis(2);
-    let kind = Transport {
-        token: 9,
-        peer: Transport::NO_PEER,
-        accepted: false,
-        backup: false,
-        rtt,
-        rttvar,
-        unacked,
-        delivered,
-        bytes_acked: 0,
-        notsent_bytes: 0,
-        bytes_received: 0,
-        lost: 0,
-        retransmitted: 0,
-        cwnd: 10,
-        min_rtt: None,
-        delivery_bit_s: None,
-    };
+    let kind = Transport { token: 9, rtt, rttvar, unacked, delivered, ..Transport::IDLE };
     Sample { path: PathId(0), kind: SampleKind::Transport(kind) }
 }
 

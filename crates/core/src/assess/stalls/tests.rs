@@ -16,20 +16,11 @@ fn sample(token: u32, host: u8, unacked: u32, delivered: u32) -> Transport {
     Transport {
         token,
         peer: peer(host),
-        accepted: false,
-        backup: false,
         rtt: RTT,
         rttvar: Duration::from_millis(2),
         unacked,
         delivered,
-        bytes_acked: 0,
-        notsent_bytes: 0,
-        bytes_received: 0,
-        lost: 0,
-        retransmitted: 0,
-        cwnd: 10,
-        min_rtt: None,
-        delivery_bit_s: None,
+        ..Transport::IDLE
     }
 }
 

@@ -27,24 +27,7 @@ pub(crate) fn history_after(
         let rtt = Duration::from_millis(50);
         rate.watch(
             Instant::from_millis(step * 10),
-            &Transport {
-                token: 1,
-                peer: Transport::NO_PEER,
-                accepted: false,
-                backup: false,
-                rtt,
-                rttvar: Duration::ZERO,
-                unacked: unacked(step),
-                delivered: 0,
-                bytes_acked,
-                notsent_bytes: 0,
-                bytes_received: 0,
-                lost: 0,
-                retransmitted: 0,
-                cwnd: 10,
-                min_rtt: None,
-                delivery_bit_s: None,
-            },
+            &Transport { rtt, unacked: unacked(step), bytes_acked, ..Transport::IDLE },
         );
     }
     rate.history

@@ -8,9 +8,9 @@
 
 use crate::time::{Duration, Instant};
 
-/// UDP payload of the first probe of a unit and of its answer, in bytes.
+/// Payload of the first probe of a unit and of its answer, in bytes.
 const SMALL_BYTES: u16 = 1;
-/// UDP payload of the probes after it, in bytes: where a small packet still arrives, data
+/// Payload of the probes after it, in bytes: where a small packet still arrives, data
 /// may not.
 pub const MAX_PROBE_BYTES: u16 = 500;
 /// How long the next probe waits for the answer to the last one.
@@ -82,7 +82,7 @@ impl Proof {
         !self.is_given(now) && self.unanswered >= MAX_UNANSWERED && waited
     }
 
-    /// UDP payload of the next probe, in bytes.
+    /// Payload of the next probe, in bytes.
     pub(super) fn probe_bytes(&self) -> u16 {
         if self.answers == 0 { SMALL_BYTES } else { MAX_PROBE_BYTES }
     }

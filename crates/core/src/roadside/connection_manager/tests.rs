@@ -145,6 +145,109 @@ fn of_units_that_do_not_answer_the_one_that_has_waited_longest_is_tried_next() {
     assert_eq!(brief(&cam(&mut manager, 2320, 3, -82.0)), [], "the fourth never failed");
 }
 
+/// Station 1 answers, and station 2 failed at 800 ms; slot 1 is free.
+fn manager_with_a_failure() -> ConnectionManager {
+    let mut manager = manager(2, 1..=5);
+    cam(&mut manager, 0, 1, -80.0);
+    probes(&mut manager, 0, 400, &[1]);
+    assert_eq!(brief(&cam(&mut manager, 400, 2, -40.0)), [(true, 2, 1)]);
+    probes(&mut manager, 400, 800, &[1]);
+    assert_eq!((manager.slot(1), manager.slot(2)), (Some(0), None));
+    manager
+}
+
+fn has_failed(manager: &ConnectionManager, station: u32) -> bool {
+    manager.units().any(|(id, unit)| id == station && unit.refuted.is_some())
+}
+
+#[test]
+fn a_free_slot_is_left_to_a_unit_that_did_not_fail() {
+    let mut manager = manager_with_a_failure();
+    cam(&mut manager, 800, 4, -88.0);
+    assert_eq!(brief(&cam(&mut manager, 1850, 3, -88.0)), []);
+    let stations = (1..=3).map(|id| Station { id, name: "rsu".into() });
+    manager.handle(Instant::from_millis(1860), Input::Directory(stations.collect()));
+    assert_eq!(brief(&outputs(&mut manager, Instant::from_millis(1860))), [(false, 4, 1)]);
+    assert_eq!(brief(&cam(&mut manager, 1870, 2, -80.0)), [], "station 3 waits");
+    assert_eq!(brief(&cam(&mut manager, 1950, 3, -88.0)), [(true, 3, 1)]);
+}
+
+#[test]
+fn a_failure_is_remembered_without_cams_and_slots_until_the_unit_answers() {
+    let mut manager = manager_with_a_failure();
+    outputs(&mut manager, Instant::from_millis(3900));
+    assert_eq!(manager.units().count(), 0, "out of reach");
+    assert_eq!(brief(&cam(&mut manager, 4000, 2, -80.0)), [(true, 2, 0)]);
+    assert!(has_failed(&manager, 2));
+    cam(&mut manager, 4010, 3, -88.0);
+    believe(&mut manager, 2, Belief::Lost);
+    assert_eq!(brief(&cam(&mut manager, 4020, 4, -88.0)), [(false, 2, 0), (true, 4, 0)]);
+    assert!(has_failed(&manager, 2), "it was not probed enough");
+    believe(&mut manager, 4, Belief::Lost);
+    assert_eq!(brief(&cam(&mut manager, 4110, 2, -80.0)), [(false, 4, 0), (true, 2, 0)]);
+    (0..4).for_each(|_| prove(&mut manager, 4120, 2));
+    assert!(!has_failed(&manager, 2));
+}
+
+#[test]
+fn of_a_unit_that_failed_only_weak_cams_count_for_five_seconds() {
+    let mut manager = manager_with_a_failure();
+    let mut counts =
+        |ms, rssi_dbm| manager.on_cam(Instant::from_millis(ms), &Cam { station: 2, rssi_dbm, position: None });
+    assert!(!counts(900, -40.0) && counts(1000, -81.0) && !counts(1100, -40.0));
+    assert!(counts(6000, -40.0));
+}
+
+#[test]
+fn an_answer_of_a_unit_without_a_slot_proves_nothing() {
+    let mut manager = manager(1, 1..=2);
+    receive(&mut manager, 0, 1, -80.0);
+    receive(&mut manager, 0, 2, -80.0);
+    prove(&mut manager, 10, 2);
+    assert!(!manager.has_answers);
+}
+
+#[test]
+fn a_stalled_unit_that_answered_is_not_lost() {
+    let mut manager = manager(1, 1..=2);
+    cam(&mut manager, 0, 1, -80.0);
+    (0..4).for_each(|_| prove(&mut manager, 10, 1));
+    believe(&mut manager, 1, Belief::Stalled);
+    assert_eq!(brief(&cam(&mut manager, 20, 2, -40.0)), []);
+}
+
+#[test]
+fn a_unit_that_does_not_answer_is_probed_more_and_more_rarely_and_not_without_cams() {
+    let mut manager = manager(1, [1]);
+    receive(&mut manager, 0, 1, -70.0);
+    let times: Vec<u64> = probes(&mut manager, 0, 5000, &[]).into_iter().map(|(ms, ..)| ms).collect();
+    assert_eq!(times, [0, 100, 200, 400, 800]);
+}
+
+#[test]
+fn answers_are_a_proof_only_if_they_are_four_in_a_row() {
+    let at = Instant::from_millis;
+    let mut proof = Proof::new(at(0));
+    for _ in 0..3 {
+        proof.on_probe(at(0));
+        proof.on_answer(at(0));
+    }
+    assert!(!proof.is_given(at(0)));
+    [100, 200].into_iter().for_each(|ms| proof.on_probe(at(ms)));
+    proof.on_answer(at(200));
+    assert!(!proof.is_given(at(200)), "one was not answered");
+    (0..3).for_each(|_| proof.on_answer(at(300)));
+    assert!(proof.is_given(at(300)) && !proof.is_given(at(1300)));
+}
+
+#[test]
+fn the_level_of_mixed_cams_follows_the_weaker_faster() {
+    let mut filter = cam_filter::CamFilter::new(-60.0);
+    let mut accepts = |ms, rssi_dbm| filter.accepts(Instant::from_millis(ms), rssi_dbm);
+    assert!(accepts(0, -60.0) && accepts(10, -70.0));
+    assert!(!accepts(20, -54.0), "the level is -65 dBm");
+}
+
 #[test]
 fn forged_cams_of_a_unit_are_ignored_also_when_the_true_ones_are_lost() {
     let mut manager = manager(1, [1]);

@@ -3,7 +3,7 @@
 //! is found by measurement, and the queue in the path stays short.
 
 use super::delivery_rate::DeliveryRate;
-use super::rtt::Rtt;
+use super::rtt::{FEEDBACK_DELAY, Rtt};
 use super::slow_start::SlowStart;
 use crate::time::{Duration, Instant};
 
@@ -14,11 +14,9 @@ const QUEUE_PACKETS: f64 = 4.0;
 /// Typical packet size, in bytes.
 const PACKET_BYTES: f64 = 1500.0;
 /// Initial congestion window.
-const INITIAL_CWND_BYTES: f64 = 16.0 * PACKET_BYTES;
+pub(super) const INITIAL_CWND_BYTES: f64 = 16.0 * PACKET_BYTES;
 /// Maximum congestion window, whatever rate and RTT the peer reports: 250 ms at 2 Gbit/s.
 pub(in super::super) const MAX_CWND_BYTES: f64 = 64.0 * 1024.0 * 1024.0;
-/// Mean delay of a report at the peer.
-pub(super) const FEEDBACK_DELAY: Duration = Duration::from_millis(3);
 /// Minimum length of a round.
 pub(super) const MIN_ROUND: Duration = Duration::from_millis(10);
 /// Maximum window in excess of rate × RTT, as time at the rate and as a factor. Most links buffer 50 ms or
@@ -84,12 +82,15 @@ impl Cwnd {
             .slow_start
             .as_ref()
             .map_or(0.0, |slow_start| INITIAL_CWND_BYTES + slow_start.acknowledged_bytes as f64);
-        let measured = rate.bytes_s().zip(rtt.min).map(|(rate, min_rtt)| self.measured_bytes(rate, min_rtt));
+        let measured = rate
+            .bytes_s()
+            .zip(rtt.min)
+            .map(|(rate, min_rtt)| self.measured_bytes(rate, min_rtt + rtt.feedback_delay()));
         measured.unwrap_or(INITIAL_CWND_BYTES).max(slow_start_bytes).min(MAX_CWND_BYTES)
     }
 
-    fn measured_bytes(&self, rate: f64, min_rtt: Duration) -> f64 {
-        let delivered = rate * (min_rtt + FEEDBACK_DELAY).as_secs_f64();
+    fn measured_bytes(&self, rate: f64, feedback: Duration) -> f64 {
+        let delivered = rate * feedback.as_secs_f64();
         let bytes = match self.in_min_rtt_probe() {
             true => delivered * 0.8,
             false => delivered * self.gain + self.queue_bytes(rate),
@@ -194,7 +195,7 @@ impl Cwnd {
         }
         self.adapt(&round, queue, target, is_lossy, min_rtt);
         if queue > target * 2 || rtt.min_is_old(now) && round.was_full {
-            let duration = (rtt.smoothed() + FEEDBACK_DELAY) * 2;
+            let duration = (rtt.smoothed() + rtt.feedback_delay()) * 2;
             if now.since(self.min_rtt_probe.last) > duration * 8 {
                 self.min_rtt_probe.until = Some(now + duration);
             }

@@ -27,6 +27,8 @@ pub(in super::super) struct InFlight<P> {
     pub(super) next: u64,
     packets: VecDeque<SentPacket<P>>,
     pub(super) bytes: u64,
+    /// Number of kept copies.
+    copies: usize,
     /// Send time of the newest packet, in flight or not; before any, the start.
     pub(super) last_sent: Instant,
 }
@@ -34,7 +36,7 @@ pub(in super::super) struct InFlight<P> {
 impl<P> InFlight<P> {
     /// Nothing in flight; `next` is the first sequence number.
     pub(super) fn new(now: Instant, next: u64) -> InFlight<P> {
-        InFlight { next, packets: VecDeque::new(), bytes: 0, last_sent: now }
+        InFlight { next, packets: VecDeque::new(), bytes: 0, copies: 0, last_sent: now }
     }
 
     /// Adds a packet that is sent now and returns its path sequence number. Beyond the limit, the oldest is
@@ -45,6 +47,7 @@ impl<P> InFlight<P> {
         if self.packets.len() == MAX_PACKETS {
             self.pop_oldest();
         }
+        self.copies += usize::from(copy.is_some());
         self.packets.push_back(SentPacket { sent: now, bytes, is_mtu_probe: false, copy });
         self.bytes += u64::from(bytes);
         self.last_sent = now;
@@ -68,18 +71,23 @@ impl<P> InFlight<P> {
     pub(super) fn pop_oldest(&mut self) -> Option<SentPacket<P>> {
         let oldest = self.packets.pop_front()?;
         self.bytes -= u64::from(oldest.bytes);
+        self.copies -= usize::from(oldest.copy.is_some());
         Some(oldest)
     }
 
     /// Takes the kept copies of all packets.
     pub(in super::super) fn take_copies(&mut self) -> VecDeque<Retransmittable<P>> {
+        if self.copies == 0 {
+            return VecDeque::new();
+        }
+        self.copies = 0;
         self.packets.iter_mut().filter_map(|packet| packet.copy.take()).collect()
     }
 
     /// Forgets all packets.
     pub(super) fn clear(&mut self) {
         self.packets.clear();
-        self.bytes = 0;
+        (self.bytes, self.copies) = (0, 0);
     }
 
     /// Frees the unused memory if nothing is in flight.

@@ -3,7 +3,6 @@
 use alloc::format;
 use alloc::string::String;
 
-use super::cwnd::FEEDBACK_DELAY;
 use super::rtt::Rtt;
 use crate::time::{Duration, Instant};
 
@@ -190,21 +189,17 @@ impl LivenessMonitor {
     fn expires_at(&self, path: &Observed) -> Option<Instant> {
         let timeout = match self.liveness {
             Liveness::Down => return None,
-            Liveness::Probing => self.feedback_timeout(&path.rtt) * 2 + PROBE_TIMEOUT,
-            _ if path.rtt.min.is_some() => self.feedback_timeout(&path.rtt),
+            Liveness::Probing => (feedback_timeout(&path.rtt) + self.tunnel.delay_difference) * 2 + PROBE_TIMEOUT,
+            _ if path.rtt.min.is_some() => feedback_timeout(&path.rtt),
             _ => PROBE_INTERVAL_UNANSWERED,
         };
         path.oldest_sent.map(|sent| sent + timeout)
     }
 
-    fn feedback_timeout(&self, rtt: &Rtt) -> Duration {
-        rtt.smoothed() + rtt.variation * 4 + FEEDBACK_DELAY * 3 + FEEDBACK_MARGIN + self.tunnel.delay_difference
-    }
-
     /// When to send a tail-loss probe: a loss at the end of a burst shows only by a later packet.
     fn tail_probe_at(&self, path: &Observed) -> Option<Instant> {
         let since = path.oldest_sent.filter(|sent| self.liveness == Liveness::Up && *sent >= self.tail_probed)?;
-        Some(since + path.rtt.smoothed() + path.rtt.variation * 4 + FEEDBACK_DELAY * 4)
+        Some(since + path.rtt.smoothed() + path.rtt.variation * 4 + path.rtt.feedback_delay() * 4)
     }
 
     /// When a probe is due.
@@ -221,7 +216,7 @@ impl LivenessMonitor {
             Liveness::Up if self.tunnel.is_idle => KEEPALIVE_IDLE,
             Liveness::Up => KEEPALIVE,
             Liveness::Recovering => PROBE_INTERVAL,
-            _ if has_nothing_in_flight => PROBE_INTERVAL,
+            _ if has_nothing_in_flight || !self.tunnel.is_idle => PROBE_INTERVAL,
             _ => PROBE_INTERVAL_UNANSWERED,
         };
         Some(path.last_sent + interval)
@@ -231,6 +226,10 @@ impl LivenessMonitor {
     pub(super) fn next_wakeup(&self, path: &Observed) -> Option<Instant> {
         self.expires_at(path).into_iter().chain(self.tail_probe_at(path)).chain(self.probe_at(path)).min()
     }
+}
+
+fn feedback_timeout(rtt: &Rtt) -> Duration {
+    rtt.smoothed() + rtt.variation * 4 + rtt.feedback_delay() * 3 + FEEDBACK_MARGIN
 }
 
 #[cfg(test)]
@@ -279,9 +278,9 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_difference_of_the_paths_extends_the_timeouts() {
+    fn the_delay_difference_of_the_paths_extends_the_time_until_a_path_is_down() {
         let tunnel = TunnelState { delay_difference: Duration::from_millis(50), ..TunnelState::default() };
-        assert_eq!(without_feedback(&mut up(), tunnel), [(104, Transition::Overdue), (233, Transition::Down)]);
+        assert_eq!(without_feedback(&mut up(), tunnel), [(54, Transition::Overdue), (233, Transition::Down)]);
     }
 
     #[test]

@@ -2,10 +2,17 @@
 
 use crate::time::{Duration, Instant};
 
+/// Mean delay of a report at the peer.
+pub(super) const FEEDBACK_DELAY: Duration = Duration::from_millis(3);
 /// After this time the min RTT is re-measured, without a queue.
 const MIN_LIFETIME: Duration = Duration::from_secs(8);
 /// An RTT this close to the minimum confirms it.
 const MIN_TOLERANCE: Duration = Duration::from_micros(300);
+
+/// Maximum delay of a report that counts.
+const MAX_HELD: Duration = Duration::from_millis(100);
+/// A report that waits for longer at the peer than this waits for packets that the path delays.
+const MAX_REPORT_DELAY: Duration = Duration::from_millis(8);
 
 /// RTT estimator.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,6 +22,8 @@ pub(in super::super) struct Rtt {
     /// The minimum RTT.
     pub(in super::super) min: Option<Duration>,
     min_at: Instant,
+    /// Smoothed delay of reports at the peer.
+    held: Duration,
 }
 
 impl Rtt {
@@ -34,6 +43,16 @@ impl Rtt {
             self.min = Some(self.min.map_or(rtt, |min| min.min(rtt)));
             self.min_at = now;
         }
+    }
+
+    /// Takes the delay of a report at the peer.
+    pub(super) fn note_held(&mut self, held: Duration) {
+        self.held = (self.held * 7 + held.min(MAX_HELD)) / 8;
+    }
+
+    /// Usual delay of a report: longer if the path reorders, since the peer waits for late packets.
+    pub(super) fn feedback_delay(&self) -> Duration {
+        if self.held > MAX_REPORT_DELAY { self.held } else { FEEDBACK_DELAY }
     }
 
     pub(in super::super) fn smoothed(&self) -> Duration {

@@ -1,0 +1,51 @@
+"""`crosslane-lab tunnel-pairs`: the tunnel over paths drawn at random; only missing or stale runs are made."""
+
+import argparse
+import os
+from pathlib import Path
+
+from crosslane_lab.errors import unreadable
+from crosslane_lab.pairs import page
+from crosslane_lab.pairs.draw import Lot
+from crosslane_lab.papers.frame import Results
+from crosslane_lab.runs.runner import Runner
+
+
+def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "tunnel-pairs",
+        help="compare the tunnel with its better path, over paths drawn at random",
+        description=__doc__,
+    )
+    parser.add_argument("--count", type=int, default=200, help="number of pairs (default: %(default)s)")
+    parser.add_argument("--triples", type=int, default=0, metavar="COUNT", help="number of triples (default: 0)")
+    parser.add_argument("--seed", type=int, default=1, help="of the draws (default: %(default)s)")
+    parser.add_argument("--duration-s", type=int, default=20, metavar="S", help="of a run (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: %(default)s)")
+    shown = {"metavar": "DIR", "type": Path}
+    parser.add_argument(
+        "--runs", default=Path("runs/tunnel-pairs"), help="run folders (default: %(default)s)", **shown
+    )
+    program = Path("target/release/crosslane")
+    parser.add_argument("--program", type=Path, default=program, metavar="FILE", help="(default: %(default)s)")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="the page (default: tunnel-pairs.md below the runs)"
+    )
+    parser.set_defaults(act=_act)
+
+
+def _act(given: argparse.Namespace) -> None:
+    drawn = [(given.count, 2), (given.triples, 3)]
+    lots = [Lot(given.seed, count, paths, given.duration_s) for count, paths in drawn if count > 0]
+    if not lots or given.duration_s < 1 or given.jobs < 1:
+        remedy = "give a --count or --triples of at least 1, and a --duration-s and --jobs of at least 1"
+        raise unreadable("the draws", "there is nothing to run", remedy)
+    comparisons = [comparison for lot in lots for comparison in lot.plan()]
+    Runner(given.program, given.runs, parallel=given.jobs).run(comparisons)
+    frame = page.rows(Results(given.runs, tuple(each.name for each in comparisons)))
+    out = given.out or given.runs / "tunnel-pairs.md"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text("\n".join(page.page(frame, lots)) + "\n", encoding="utf-8")
+    frame.write_csv(out.with_suffix(".csv"))
+    print(out, out.with_suffix(".csv"), sep="\n")

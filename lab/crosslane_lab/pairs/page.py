@@ -1,0 +1,120 @@
+"""The page of `crosslane-lab tunnel-pairs`: strategies compared with the better path alone, over the draws."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+
+from crosslane_lab.pairs.draw import TRAFFIC, Lot
+from crosslane_lab.papers.frame import Results
+from crosslane_lab.render.markdown import table
+
+HEADERS = 0.953
+"""Share of a path's rate that the headers of the encrypted tunnel leave."""
+WORST = 10
+"""Draws that are listed, with the worst first."""
+
+
+def rows(results: Results) -> pl.DataFrame:
+    """A row per run: lot, traffic, draw, paths, strategy, goodput in Mbit/s and p99 of the delay in ms."""
+    parts = pl.col("run").str.split("/")
+    return results.frame.select(
+        lot=parts.list.get(0),
+        traffic=parts.list.get(1),
+        draw=parts.list.get(2).cast(pl.Int64),
+        paths=parts.list.get(3),
+        strategy="strategy",
+        goodput_mbit_s="goodput_mbit_s",
+        p99_ms="delivery_delay_ms.p99",
+    )
+
+
+def page(frame: pl.DataFrame, lots: list[Lot]) -> Iterator[str]:
+    """The page in Markdown, a function of the rows only."""
+    drawn = ", ".join(f"{lot.count} {lot.name.replace('-', ' of seed ')}" for lot in lots)
+    yield f"# Paths drawn at random: {drawn}"
+    for lot in lots:
+        for traffic in TRAFFIC:
+            of = compared(frame.filter((pl.col("lot") == lot.name) & (pl.col("traffic") == traffic)))
+            yield from ["", f"## {lot.name}, {traffic}", ""]
+            yield from _distribution(of, traffic)
+            yield from ["", f"The {WORST} worst of `tunnel`:", ""]
+            yield from _worst(of, traffic, lot)
+
+
+def compared(frame: pl.DataFrame) -> pl.DataFrame:
+    """A row per draw and strategy of one kind of traffic, with `value` and `of_kernel`.
+
+    `value` is goodput as a share of the better path's, for a tunnel without its headers; of messages the p99 less
+    the better path's, in ms. `of_kernel` is the same relative to `kernel`. Strategy `tunnel-pair` is the better
+    `tunnel` over a pair of a triple.
+    """
+    is_bulk = not frame["traffic"].is_in(["messages"]).any()
+    metric = pl.col("goodput_mbit_s" if is_bulk else "p99_ms")
+    best = metric.max() if is_bulk else metric.min()
+    whole = frame.filter(pl.col("paths").str.len_chars() == frame["paths"].str.len_chars().max())
+    is_single = pl.col("strategy").str.starts_with("single-")
+    better = whole.filter(is_single).group_by("draw").agg(better=best)
+    kernel = whole.filter(pl.col("strategy") == "kernel").select("draw", kernel=metric)
+    parts = frame.join(whole, on=frame.columns, how="anti").group_by("draw").agg(best)
+    pairs = parts.select("draw", pl.lit("tunnel-pair").alias("strategy"), metric)
+    others = pl.concat([whole.filter(~is_single).select("draw", "strategy", metric), pairs])
+    headers = pl.when(pl.col("strategy").str.starts_with("tunnel")).then(HEADERS).otherwise(1.0)
+
+    def relative(to: str) -> pl.Expr:
+        return metric / (pl.col(to) * headers) if is_bulk else metric - pl.col(to)
+
+    joined = others.join(better, on="draw").join(kernel, on="draw")
+    return joined.select(
+        "draw", "strategy", ours=metric, better="better", value=relative("better"), of_kernel=relative("kernel")
+    )
+
+
+def _distribution(frame: pl.DataFrame, traffic: str) -> Iterator[str]:
+    is_bulk, value = traffic != "messages", pl.col("value")
+    harmed, much = (value < 0.97, value < 0.93) if is_bulk else (value > 5, value > 30)
+    pools = (
+        frame.group_by("strategy", maintain_order=True)
+        .agg(
+            draws=pl.len(),
+            median=value.median(),
+            tail=value.quantile(0.05 if is_bulk else 0.95, "nearest"),
+            worst=value.min() if is_bulk else value.max(),
+            harmed=harmed.sum(),
+            much=much.sum(),
+            of_kernel=pl.col("of_kernel").median(),
+        )
+        .sort("strategy")
+    )
+    if is_bulk:
+        head = ["times the better path, median", "p5", "worst", "below 0.97", "below 0.93", "median of `kernel`"]
+    else:
+        head = ["ms above the better path's p99, median", "p95", "worst", "above 5", "above 30", "above `kernel`'s"]
+    return table(
+        ["strategy", "draws", *head],
+        (_cells(row, 2 if is_bulk else 0) for row in pools.iter_rows(named=True)),
+        compact=True,
+    )
+
+
+def _cells(row: dict[str, Any], digits: int) -> list[str]:
+    values = [f"{row[key]:.{digits}f}" for key in ("median", "tail", "worst")]
+    counts = [str(row["harmed"]), str(row["much"]), f"{row['of_kernel']:.{digits}f}"]
+    return [f"`{row['strategy']}`", str(row["draws"]), *values, *counts]
+
+
+def _worst(frame: pl.DataFrame, traffic: str, lot: Lot) -> Iterator[str]:
+    is_bulk, draws = traffic != "messages", lot.draws()
+    of = frame.filter(pl.col("strategy") == "tunnel").sort("value", descending=not is_bulk).head(WORST)
+    unit = "Mbit/s" if is_bulk else "p99 in ms"
+    cells = (
+        [
+            str(row["draw"]),
+            " beside ".join(path.words for path in draws[row["draw"]]),
+            f"{row['better']:.1f}",
+            f"{row['ours']:.1f}",
+            f"{row['value']:.{2 if is_bulk else 0}f}",
+        ]
+        for row in of.iter_rows(named=True)
+    )
+    return table(["draw", "paths", f"better path, {unit}", "`tunnel`", "compared"], cells, compact=True)

@@ -1,0 +1,86 @@
+import tomllib
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from crosslane_lab import cli
+from crosslane_lab.pairs import page as pairs_page
+from crosslane_lab.pairs.draw import TRAFFIC, Lot
+
+LOT = Lot(seed=1, count=20, paths=2, duration_s=20)
+
+
+def test_a_seed_draws_the_same_paths_each_time_and_another_seed_others() -> None:
+    assert LOT.draws() == LOT.draws() != Lot(2, 20, 2, 20).draws()
+    assert Lot(1, 5, 2, 20).draws() == LOT.draws()[:5]
+    for paths in Lot(7, 50, 3, 20).draws():
+        assert len(paths) == 3
+        for path in paths:
+            assert 2 <= path.rate <= 200
+            assert 2 <= path.delay <= 80
+            assert 0 <= path.loss <= 0.02
+            assert 0 <= path.jitter <= 20
+
+
+def test_a_plan_has_each_path_alone_and_of_a_triple_each_pair() -> None:
+    plan = list(Lot(1, 2, 3, 20).plan())
+    assert len(plan) == 2 * len(TRAFFIC) * 4
+    assert [each.name for each in plan[:4]] == [
+        f"triples-1/bulk-cubic/0/{paths}" for paths in ("abc", "ab", "ac", "bc")
+    ]
+    for each in plan:
+        found = tomllib.loads(each.scenario)
+        singles = {f"single-{path['name']}" for path in found["cellular"]}
+        assert {strategy["name"] for strategy in found["strategy"]} == singles
+        assert singles <= set(each.strategies) or each.strategies == ("tunnel",)
+
+
+def rows(traffic: str, values: dict[str, float], paths: str = "ab") -> list[dict[str, object]]:
+    return [
+        {
+            "lot": "pairs-1",
+            "traffic": traffic,
+            "draw": 0,
+            "paths": paths,
+            "strategy": strategy,
+            "goodput_mbit_s": value,
+            "p99_ms": value,
+        }
+        for strategy, value in values.items()
+    ]
+
+
+def values(frame: pl.DataFrame, column: str = "value") -> dict[str, float]:
+    return dict(frame.select("strategy", pl.col(column).round(3)).rows())
+
+
+def test_a_strategy_is_compared_with_the_better_path_and_the_kernel() -> None:
+    singles = {"single-a": 10.0, "single-b": 40.0}
+    bulk = pairs_page.compared(pl.DataFrame(rows("bulk-cubic", singles | {"kernel": 44.0, "tunnel": 38.12})))
+    assert values(bulk) == {"kernel": 1.1, "tunnel": 1.0}
+    assert values(bulk, "of_kernel") == {"kernel": 1.0, "tunnel": 0.909}
+    messages = pairs_page.compared(pl.DataFrame(rows("messages", singles | {"kernel": 15.0, "tunnel": 18.0})))
+    assert values(messages) == {"kernel": 5.0, "tunnel": 8.0}
+
+
+def test_a_triple_is_compared_also_with_the_best_pair_of_it() -> None:
+    whole = rows("bulk-bbr", {"single-a": 10.0, "single-b": 40.0, "kernel": 40.0, "tunnel": 76.24}, "abc")
+    parts = rows("bulk-bbr", {"tunnel": 38.12}, "ab") + rows("bulk-bbr", {"tunnel": 19.06}, "bc")
+    found = pairs_page.compared(pl.DataFrame(whole + parts))
+    assert values(found) == {"kernel": 1.0, "tunnel": 2.0, "tunnel-pair": 1.0}
+
+
+def test_the_page_has_a_distribution_and_the_worst_of_each_kind_of_traffic() -> None:
+    lot = Lot(1, 1, 2, 20)
+    strategies = {"single-a": 10.0, "single-b": 40.0, "kernel": 44.0, "tunnel": 30.0, "tunnel-redundant": 20.0}
+    frame = pl.DataFrame([row for traffic in TRAFFIC for row in rows(traffic, strategies)])
+    text = "\n".join(pairs_page.page(frame, [lot]))
+    assert text.count("\n## ") == len(TRAFFIC)
+    assert "| `tunnel-redundant` | 1 | 0.52 |" in text
+    assert text.count(lot.draws()[0][0].words) == len(TRAFFIC)
+
+
+def test_nothing_to_draw_is_an_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert cli.main(["tunnel-pairs", "--count", "0", "--runs", str(tmp_path)]) == 2
+    assert "at least 1" in capsys.readouterr().err
