@@ -124,7 +124,7 @@ roadside: build lab ## simulate several roadside units over one radio, 50 seeds,
 ROADSIDE_STRATEGIES = kernel,kernel-tuned,hapanchak,threshold,adaptive,torrinhas,oracle
 runs/roadside/kernel/%: FORCE
 	$(call say,driving roadside/$*)
-	$(CROSSLANE) drive scenarios/roadside/$*.toml --strategy kernel,kernel-tuned,threshold --seed 1..5 --records none --out $@
+	$(CROSSLANE) drive scenarios/roadside/$*.toml --strategy kernel,kernel-tuned,threshold --seed 1..5 --out $@
 
 runs/roadside/%: FORCE
 	$(call say,simulating roadside/$*)

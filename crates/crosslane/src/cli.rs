@@ -9,7 +9,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::congestion_control::command as congestion_control;
 use crate::control::{agent_command, tunnel_command};
 use crate::error::{Error, Result};
-use crate::{agent, catalog, check, controller, drive, import, keygen, output, receive, send, simulate};
+use crate::{agent, catalog, check, controller, doctor, drive, import, keygen, mptcp, output, receive, send, simulate};
 
 /// Keeps a vehicle's connections alive over all networks in reach.
 #[derive(Parser)]
@@ -85,6 +85,12 @@ enum Command {
     /// Coupled congestion control of MPTCP (LIA, RFC 6356) in this kernel.
     #[command(subcommand)]
     Cc(congestion_control::Command),
+    /// Find what on this machine keeps the agent from its work, and the command that mends it; exit code 0 good,
+    /// 1 warnings, 2 broken.
+    Doctor(doctor::Options),
+    /// The kernel's path managers, without an agent: announce, withdraw, subflows, priorities, listeners, events,
+    /// endpoints, limits.
+    Mptcp(mptcp::Options),
     /// Print a shell completion script.
     Completion {
         /// The shell.
@@ -163,6 +169,8 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Keygen(options) => keygen::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Tunnel(command) => tunnel_command::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Cc(command) => congestion_control::run(&command).map(|()| ExitCode::SUCCESS),
+        Command::Doctor(options) => doctor::run(&options),
+        Command::Mptcp(options) => mptcp::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "crosslane", &mut script);

@@ -2,7 +2,10 @@
 
 use std::io::{ErrorKind, Write, stdout};
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::path::Path;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::error::{Error, Result};
 
@@ -20,6 +23,16 @@ pub fn print_more(attempt: &str, text: impl AsRef<[u8]>) -> Result<bool> {
         Err(cause) => Err(Error::failure(attempt, cause)),
         Ok(()) => Ok(true),
     }
+}
+
+/// Waits this long; true, at once, if nothing reads our output any more (`| head`).
+///
+/// # Errors
+/// The kernel rejects the wait; `attempt` names it.
+pub fn is_reader_gone(attempt: &str, wait_ms: u16) -> Result<bool> {
+    let stdout = stdout();
+    let gone = poll(&mut [PollFd::new(stdout.as_fd(), PollFlags::empty())], PollTimeout::from(wait_ms));
+    gone.map(|ready| ready > 0).map_err(|cause| Error::failure(attempt, cause))
 }
 
 /// Writes a file.

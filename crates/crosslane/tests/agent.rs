@@ -6,7 +6,6 @@
 mod program;
 
 use std::fs;
-use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::thread::sleep;
@@ -15,7 +14,7 @@ use std::time::Duration;
 use crosslane::clock::Clock;
 use crosslane::control::{client, protocol::Reply};
 use crosslane::netlink::diag::Diag;
-use crosslane::netlink::endpoints::{EndpointSocket, Limits};
+use crosslane::netlink::endpoints::Limits;
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::emulator::Emulator;
 use crosslane::testbed::{SERVER, Testbed, vehicle_address};
@@ -26,7 +25,7 @@ use crosslane_core::time::Instant;
 use nix::sys::signal::Signal;
 use program::agent::Agent;
 use program::can_drive;
-use program::links::two_links;
+use program::links::{self, exchange, two_links};
 use socket2::{Domain, Protocol, Socket, Type};
 use tempfile::TempDir;
 
@@ -71,22 +70,14 @@ impl World {
     fn new() -> World {
         let (testbed, emulator) = two_links(["lte", "its-g5"], 10.0, 5);
         testbed.vehicle.enter(|| select_path_manager(PathManager::UserSpace).unwrap()).unwrap();
-        let listener = testbed.server.enter(listen).unwrap();
+        let listener = links::listen(&testbed, Limits { subflows: 8, add_addr_accepted: 8 });
         let roadside_unit = testbed.vehicle.enter(|| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))).unwrap().unwrap();
         World { testbed, _emulator: emulator, listener, roadside_unit }
     }
 
     /// Client and server sockets of a connection over the preferred path that has carried data.
     fn connect(&self) -> (Socket, Socket) {
-        let connect = || {
-            let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
-            socket.connect(&SocketAddr::from((SERVER, 5001)).into()).unwrap();
-            socket
-        };
-        let client = self.testbed.vehicle.enter(connect).unwrap();
-        let server = self.listener.accept().unwrap().0;
-        exchange(&client, &server);
-        (client, server)
+        links::connect(&self.testbed, &self.listener)
     }
 
     /// The subflows of all connections from the vehicle's address on `its-g5`.
@@ -115,23 +106,6 @@ impl World {
 
     fn take_its_g5_down(&self) {
         program::agent::take_down(&self.testbed.vehicle, "its-g5");
-    }
-}
-
-fn listen() -> Socket {
-    select_path_manager(PathManager::Kernel).unwrap();
-    EndpointSocket::open().unwrap().set_limits(Limits { subflows: 8, add_addr_accepted: 8 }).unwrap();
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
-    socket.bind(&SocketAddr::from((SERVER, 5001)).into()).unwrap();
-    socket.listen(2048).unwrap();
-    socket
-}
-
-/// Sends five bytes in each direction.
-fn exchange(client: &Socket, server: &Socket) {
-    for (mut from, mut to) in [(client, server), (server, client)] {
-        from.write_all(b"hello").unwrap();
-        to.read_exact(&mut [0; 5]).unwrap();
     }
 }
 

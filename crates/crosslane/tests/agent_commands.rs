@@ -6,23 +6,22 @@
 mod program;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crosslane::control::report::{AgentStatus, ConnectionReport, Explanation};
-use crosslane::netlink::endpoints::{EndpointSocket, Limits};
+use crosslane::netlink::endpoints::Limits;
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::emulator::Emulator;
-use crosslane::testbed::{Namespace, SERVER, Testbed};
+use crosslane::testbed::{Namespace, Testbed};
 use nix::sys::signal::Signal;
 use program::agent::{Agent, take_down};
-use program::links::two_links;
+use program::links::{self, exchange, two_links};
 use program::{CROSSLANE, ProgramOutput, can_drive};
 use serde::de::DeserializeOwned;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::Socket;
 
 const CONFIGURATION: &str = r#"
 [[path]]
@@ -51,29 +50,13 @@ impl World {
     fn new() -> World {
         let (testbed, emulator) = two_links(["lte", "nr"], 10.0, 5);
         testbed.vehicle.enter(|| select_path_manager(PathManager::UserSpace).unwrap()).unwrap();
-        let listen = || {
-            select_path_manager(PathManager::Kernel).unwrap();
-            EndpointSocket::open().unwrap().set_limits(Limits { subflows: 8, add_addr_accepted: 8 }).unwrap();
-            let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
-            socket.bind(&SocketAddr::from((SERVER, 5001)).into()).unwrap();
-            socket.listen(2048).unwrap();
-            socket
-        };
-        let listener = testbed.server.enter(listen).unwrap();
+        let listener = links::listen(&testbed, Limits { subflows: 8, add_addr_accepted: 8 });
         World { testbed, _emulator: emulator, listener }
     }
 
     /// Client and server sockets of a connection that has carried data.
     fn connect(&self) -> (Socket, Socket) {
-        let connect = || {
-            let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
-            socket.connect(&SocketAddr::from((SERVER, 5001)).into()).unwrap();
-            socket
-        };
-        let client = self.testbed.vehicle.enter(connect).unwrap();
-        let server = self.listener.accept().unwrap().0;
-        exchange(&client, &server);
-        (client, server)
+        links::connect(&self.testbed, &self.listener)
     }
 
     fn run(&self, arguments: &[&str]) -> ProgramOutput {
@@ -124,14 +107,6 @@ fn start(namespace: &Namespace, arguments: &[&str]) -> Child {
     let mut command = Command::new(CROSSLANE);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     namespace.spawn(&mut command).unwrap()
-}
-
-/// Sends five bytes in each direction.
-fn exchange(client: &Socket, server: &Socket) {
-    for (mut from, mut to) in [(client, server), (server, client)] {
-        from.write_all(b"hello").unwrap();
-        to.read_exact(&mut [0; 5]).unwrap();
-    }
 }
 
 #[test]

@@ -64,15 +64,7 @@ impl World {
         for conf in ["all", "default"] {
             testbed.server.set_sysctl(&format!("net/ipv4/conf/{conf}/rp_filter"), "1").unwrap();
         }
-        let listen = || {
-            select_path_manager(PathManager::Kernel).unwrap();
-            EndpointSocket::open().unwrap().set_limits(Limits { subflows, add_addr_accepted: 0 }).unwrap();
-            let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
-            socket.bind(&SocketAddr::from((SERVER, 5001)).into()).unwrap();
-            socket.listen(256).unwrap();
-            socket
-        };
-        let listener = testbed.server.enter(listen).unwrap();
+        let listener = links::listen(&testbed, Limits { subflows, add_addr_accepted: 0 });
         World { testbed, _emulator: emulator, listener }
     }
 

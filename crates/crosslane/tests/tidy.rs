@@ -19,8 +19,10 @@ const LONG_FILES: &[(&str, &str)] = &[
     ("crates/sim/tests/bad_input.rs", "one table of wrong scenarios and the sentences about them"),
     ("crates/crosslane/tests/path_manager.rs", "one vehicle with two paths, and all changes of these paths"),
     ("crates/crosslane/tests/silent_loss.rs", "one vehicle, and all cases of a path that fails silently"),
+    ("crates/core/src/roadside/connection_manager/tests.rs", "one test for each rule of the connection manager"),
     ("crates/core/src/roadside/controller/tests.rs", "one test for each rule of the controller"),
     ("crates/crosslane/tests/agent.rs", "one vehicle with two radios, and all tests of its agent"),
+    ("crates/crosslane/tests/mptcp_command.rs", "all verbs of one command, which share their two networks"),
     ("crates/crosslane/tests/netlink.rs", "all tests of the kernel's path manager, which share their namespaces"),
 ];
 

@@ -4,14 +4,16 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crosslane_core::actuator::{Actuator, PacketScheduler};
+use crosslane_core::actuator::{self, Actuator, PacketScheduler};
 use crosslane_core::mptcp::manager::Manager;
 use crosslane_core::mptcp::{Command, ConnectionSnapshot, Event};
 use crosslane_core::path::PathSpec;
 
+use super::Driver;
 use super::config::Config;
 use crate::error::{Error, Result};
 use crate::netlink::diag::{Connection, Diag, SubflowInfo};
+use crate::netlink::links;
 use crate::netlink::path_manager::{self, CommandSocket};
 use crate::netlink::{self, CommandError, Stream, TcpState};
 
@@ -55,6 +57,34 @@ impl Mptcp {
         // Best effort: the subflow is destroyed even if the kernel cannot reset its socket.
         drop(self.diag.reset_destroyed(local, remote));
         true
+    }
+}
+
+impl Driver {
+    /// Passes the present connections to the engine: after a start, and after an
+    /// overrun of the kernel's events.
+    pub(super) fn resync(&mut self) {
+        match self.mptcp.as_mut().map_or(Ok(Vec::new()), |mptcp| mptcp.diag.connections()) {
+            Ok(connections) => {
+                self.former_addresses(&connections);
+                let snapshots = connections.iter().map(connection_snapshot).collect();
+                self.handle(actuator::Event::Resync(snapshots).into());
+            }
+            Err(fault) => self.journal.fault(&fault),
+        }
+    }
+
+    /// Passes the addresses of subflows whose address vanished before this agent
+    /// started: no event of the kernel would close these subflows.
+    fn former_addresses(&mut self, connections: &[Connection]) {
+        match links::snapshot() {
+            Ok(present) => {
+                let local = connections.iter().flat_map(|connection| &connection.subflows);
+                let local = local.map(|info| (info.subflow.local.ip(), info.if_index));
+                self.interfaces.former(&present, local).into_iter().for_each(|input| self.handle(input));
+            }
+            Err(fault) => self.journal.fault(&fault),
+        }
     }
 }
 

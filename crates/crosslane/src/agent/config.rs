@@ -20,12 +20,14 @@ use crate::tunnel::config::TunnelConfig;
 
 pub mod cam;
 mod checks;
+pub mod http;
 pub mod reload;
 pub mod roadside;
 pub mod unit;
 
 use cam::CamConfig;
 use checks::Complaint;
+use http::HttpConfig;
 use roadside::RoadsideConfig;
 use unit::UnitSection;
 
@@ -52,6 +54,8 @@ pub struct Config {
     pub cam: Option<Spanned<CamConfig>>,
     /// What this machine is as a roadside unit, if it is one.
     pub unit: Option<Spanned<UnitSection>>,
+    /// Where the agent serves its page and metrics; unset, nowhere.
+    pub http: Option<HttpConfig>,
     /// Where the agent writes what it observes and does.
     #[serde(default)]
     pub log: Log,
@@ -212,10 +216,9 @@ struct Fault {
 
 fn parse(text: &str) -> Result<Config, Fault> {
     let (text, renamed) = renew(text);
-    let mut config = read_checked(&text).map_err(|(place, cause, remedy)| {
-        let before = text.bytes().take(place).filter(|byte| *byte == b'\n').count();
-        Fault { line: before + 1, cause, remedy }
-    })?;
+    let line = |place| 1 + text.bytes().take(place).filter(|byte| *byte == b'\n').count();
+    let fault = |(place, cause, remedy)| Fault { line: line(place), cause, remedy };
+    let mut config = read_checked(&text).map_err(fault)?;
     config.renamed = renamed;
     config.tables = text.parse().unwrap_or_default();
     Ok(config)
@@ -263,11 +266,9 @@ fn read_checked(text: &str) -> Result<Config, Complaint> {
         let cause = format!("`prefer` names {:?}, which is no path", unknown.get_ref());
         return Err((unknown.span().start, cause, "name paths of this file"));
     }
-    for check in
-        [checks::ranges, checks::observe, checks::demands, checks::costs, unit::check, roadside::check, cam::check]
-    {
-        check(&config)?;
-    }
+    let of_keys = [checks::ranges, checks::observe, checks::demands, checks::costs];
+    let of_sections = [unit::check, roadside::check, cam::check, http::check];
+    of_keys.into_iter().chain(of_sections).try_for_each(|check| check(&config))?;
     Ok(config)
 }
 

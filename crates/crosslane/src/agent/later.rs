@@ -22,6 +22,8 @@ pub enum Part {
     Tunnel,
     /// The end of the tunnels of a roadside unit, and the socket of hellos.
     Unit,
+    /// The page and metrics.
+    Http,
 }
 
 /// The parts that are missing.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
@@ -94,6 +94,10 @@ pub fn waits(config: &Config) -> Vec<String> {
     if let Some(cam) = &config.cam {
         tries.push(connect("CAMs cannot be sent to the MQTT broker", *cam.get_ref().broker.get_ref()));
     }
+    if let Some(address) = config.http.as_ref().map(|http| http.listen.get_ref()) {
+        let tried = TcpListener::bind(address);
+        tries.push(tried.map(drop).map_err(|cause| format!("the page cannot be served on {address} now: {cause}")));
+    }
     if let Some(name) = config.service.demands.as_ref().map(Spanned::get_ref) {
         let tried = listener::try_name(name);
         tries.push(tried.map_err(|cause| format!("demands cannot be received on {name} now: {cause}")));
@@ -173,7 +177,7 @@ fn missing_interfaces(config: &Config) -> Vec<String> {
 }
 
 /// Why this user could not write events there.
-fn unwritable(file: &Path) -> Option<String> {
+pub fn unwritable(file: &Path) -> Option<String> {
     let (place, needed) = match fs::metadata(file) {
         Ok(metadata) if metadata.is_dir() => return Some(format!("log.events: {} is a folder", file.display())),
         Ok(_) => (file, AccessFlags::W_OK),

@@ -19,7 +19,7 @@ use tokio::time::Interval;
 use crate::clock::{Clock, monotonic_ns};
 use crate::control::server::Server;
 use crate::error::{Error, Result};
-use crate::netlink::diag::Connection;
+use crate::http::HttpServer;
 use crate::netlink::links::{self, Notice};
 use crate::netlink::{EventError, PathManager, Stream, path_manager};
 use crate::observe::{self, Observation, Observed, Observer};
@@ -40,15 +40,16 @@ pub mod ready;
 mod reports;
 mod requests;
 mod roadside;
+mod signals;
 mod sources;
 mod transport;
 mod tunnel_actuator;
 pub mod unit;
 mod unit_directory;
-mod unit_probe;
+pub mod unit_probe;
 pub mod unit_tunnel;
 
-use commands::{Mptcp, actuators, connection_snapshot};
+use commands::{Mptcp, actuators};
 use config::Config;
 use counters::InterfaceCounters;
 use home_address::HomeAddress;
@@ -58,6 +59,7 @@ use later::Missing;
 use own_cams::OwnCams;
 use parts::CHECK_PERIOD;
 use roadside::Roadside;
+use signals::Signals;
 use transport::SubflowPoller;
 use tunnel_actuator::{ActiveTunnel, Resolving};
 use unit::Unit;
@@ -123,6 +125,8 @@ struct Driver {
     interfaces: Interfaces,
     observers: Vec<Box<dyn Observer>>,
     control: Server,
+    http: Option<HttpServer>,
+    signals: Signals,
     /// Parts that are retried.
     missing: Missing,
     resolving: Option<Resolving>,
@@ -163,6 +167,8 @@ impl Driver {
             interfaces: Interfaces::new(&config),
             observers: Vec::new(),
             control: Server::new(clock, machine::groups(&config)),
+            http: None,
+            signals: Signals::default(),
             missing: Missing::default(),
             resolving: None,
             path_manager: None,
@@ -239,6 +245,7 @@ impl Driver {
                 _ = or_pending(self.hangup.as_mut().map(Signal::recv)) => self.on_hangup(),
                 // Last, so that a client that writes continuously starves nothing else.
                 update = self.control.next() => self.control(&update),
+                Some(view) = or_pending(self.http.as_mut().map(HttpServer::next)) => self.view(view),
             }
             if let Some(fault) = self.tunnel.as_mut().and_then(|tunnel| tunnel.data_plane.fault()) {
                 self.journal.fault(&fault);
@@ -312,36 +319,13 @@ impl Driver {
         }
     }
 
-    /// Passes the present connections to the engine: after a start, and after an
-    /// overrun of the kernel's events.
-    fn resync(&mut self) {
-        match self.mptcp.as_mut().map_or(Ok(Vec::new()), |mptcp| mptcp.diag.connections()) {
-            Ok(connections) => {
-                self.former_addresses(&connections);
-                let snapshots = connections.iter().map(connection_snapshot).collect();
-                self.handle(actuator::Event::Resync(snapshots).into());
-            }
-            Err(fault) => self.journal.fault(&fault),
-        }
-    }
-
-    /// Passes the addresses of subflows whose address vanished before this agent
-    /// started: no event of the kernel would close these subflows.
-    fn former_addresses(&mut self, connections: &[Connection]) {
-        match links::snapshot() {
-            Ok(present) => {
-                let local = connections.iter().flat_map(|connection| &connection.subflows);
-                let local = local.map(|info| (info.subflow.local.ip(), info.if_index));
-                self.interfaces.former(&present, local).into_iter().for_each(|input| self.handle(input));
-            }
-            Err(fault) => self.journal.fault(&fault),
-        }
-    }
-
     fn handle(&mut self, input: Input) {
         let now = self.clock.now();
         if let Input::Sample(Sample { path, kind: SampleKind::Transport(transport) }) = &input {
             self.roadside.iter_mut().for_each(|roadside| roadside.note_subflow(now, *path, transport));
+        }
+        if let Input::Sample(Sample { path, kind: SampleKind::Signal(signal) }) = &input {
+            self.signals.note(now, *path, signal.rssi_dbm);
         }
         self.engine.handle(now, input);
     }

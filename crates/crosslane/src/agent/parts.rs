@@ -13,6 +13,7 @@ use super::sources::SOURCES;
 use super::tunnel_actuator::{ActiveTunnel, Resolving};
 use super::{machine, unit};
 use crate::error::{Error, Result};
+use crate::http::HttpServer;
 use crate::netlink::{PathManager, selected_path_manager};
 
 /// Period in which the agent checks the selected path manager and reports
@@ -40,6 +41,9 @@ impl Driver {
         if self.config.unit.is_some() {
             self.set_up(Part::Unit);
         }
+        if self.config.http.is_some() {
+            self.set_up(Part::Http);
+        }
     }
 
     /// Retries the parts that are due.
@@ -54,6 +58,7 @@ impl Driver {
             Part::Demands => self.open_demands().map(Some),
             Part::Tunnel => self.start_tunnel(),
             Part::Unit => self.open_unit().map(Some),
+            Part::Http => self.start_http().map(Some),
         };
         match done {
             Ok(Some(())) => self.set_available(part),
@@ -69,6 +74,7 @@ impl Driver {
                 Part::Demands => "listening for demands",
                 Part::Tunnel => "the tunnel",
                 Part::Unit => "the unit's end of the tunnels",
+                Part::Http => "the page over HTTP",
             };
             self.note_to_user(&format!("{name} works now"));
         }
@@ -91,6 +97,13 @@ impl Driver {
         let service = &self.config.service;
         let Some(name) = &service.demands else { return Ok(()) };
         self.control.listen_for_demands(name.get_ref(), self.config.unit_costs())
+    }
+
+    fn start_http(&mut self) -> Result<()> {
+        let config = self.config.clone();
+        let listen = config.http.as_ref().map(|http| *http.listen.get_ref());
+        self.http = listen.map(HttpServer::start).transpose()?;
+        Ok(())
     }
 
     /// `None` if the gateway's name must be resolved first.

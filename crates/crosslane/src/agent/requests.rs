@@ -1,6 +1,6 @@
-//! Requests at the control socket: demands of senders, and the tunnel's status and mode.
+//! Requests at the control socket: demands of senders, and the tunnel's status and mode. Views of the page's clients.
 
-use crosslane_core::agent::Input;
+use crosslane_core::agent::{Input, PathView};
 
 use super::Driver;
 use crate::control::protocol::AgentRequest;
@@ -8,6 +8,7 @@ use crate::control::report::Report;
 use crate::control::server::{TunnelRequest, Update};
 use crate::control::status::Tunnels;
 use crate::error::{Error, Result};
+use crate::http::View;
 
 impl Driver {
     /// Acknowledged bytes are considered at the next poll of the transport.
@@ -29,6 +30,19 @@ impl Driver {
             && let Err(fault) = self.control.listen_as_agent()
         {
             self.journal.fault(&fault);
+        }
+    }
+
+    /// Sends a client of the page what it views. The client may have gone.
+    pub(super) fn view(&mut self, view: View) {
+        match view {
+            View::Status(to) => drop(to.send(self.agent_status())),
+            View::Connections(after, to) => drop(to.send(self.connection_page(after))),
+            View::Signals(to) => {
+                let now = self.clock.now();
+                let of = |path: PathView| (path.name.to_owned(), self.signals.of(now, path.id));
+                drop(to.send(self.engine.views().map(of).collect()));
+            }
         }
     }
 

@@ -115,16 +115,15 @@ impl Roadside {
         }
     }
 
-    /// Sends a probe to a unit whose tunnel exists. Without tunnels there is nothing that answers: a unit
-    /// counts as one that does.
+    /// Sends a probe to a unit whose tunnel exists. Where none can be sent, a unit counts as one that answers.
     fn probe(&mut self, station: u32, bytes: u16) -> Result<()> {
-        if self.config.roadside.as_ref().is_some_and(|roadside| roadside.get_ref().tunnel == TunnelKind::None) {
-            self.paths.on_answer(self.clock.now(), station);
-            return Ok(());
-        }
         let Some(slot) = self.slots.values_mut().find(|slot| slot.unit.station == station) else { return Ok(()) };
         if let (None, Some(way)) = (&slot.probes, slot.tunnel.as_ref().and_then(|tunnel| tunnel.way(slot.path))) {
-            slot.probes = Some(ProbeSocket::open(&way)?);
+            let opened = ProbeSocket::open(&way);
+            if opened.is_err() {
+                self.paths.on_answer(self.clock.now(), station);
+            }
+            slot.probes = Some(opened?);
         }
         slot.probes.iter().for_each(|probes| probes.send(bytes));
         Ok(())
@@ -210,7 +209,7 @@ impl Roadside {
 }
 
 impl Driver {
-    /// Removes what a killed agent left, and says once what the tunnels do not protect.
+    /// Removes what a killed agent left, and says once what the tunnels do not protect, and whether units can be probed.
     pub(super) fn start_roadside(&mut self) {
         let Some(roadside) = &mut self.roadside else { return };
         let Some(section) = roadside.section() else { return };
@@ -227,6 +226,9 @@ impl Driver {
             Ok(names) if names.is_empty() => {}
             Ok(names) => self.journal.note(&format!("removed what a former agent left: {}", names.join(", "))),
             Err(fault) => self.journal.fault(&fault),
+        }
+        if let Err(fault) = unit_probe::check() {
+            self.note_to_user(&format!("{fault}; without probes every unit whose CAMs arrive counts as in reach"));
         }
         if kind.is_of_kernel() {
             let name = if kind == TunnelKind::Vxlan { "VXLAN" } else { "GRE" };
@@ -319,6 +321,7 @@ impl Driver {
         self.journal.roadside(true, (&unit.name, station), slot, reason);
         self.interfaces.assign(path, Some((&unit.name, net.addr().into())));
         self.counters.assign(path, &unit.name);
+        self.signals.forget(path);
         let spec = PathSpec {
             name: unit.name.clone(),
             rat: Rat::Ieee80211p,

@@ -23,7 +23,6 @@ use super::config::unit::UnitSection;
 use super::home_address::{HELLO, HELLO_PORT};
 use super::later::Part;
 use super::or_pending;
-use super::unit_probe::{MAX_BYTES, PROBE};
 use super::unit_tunnel::{self, MARK, QUEUE_PACKETS};
 use crate::error::{Error, Result};
 use crate::netlink::Wiring;
@@ -194,15 +193,11 @@ fn hello_socket(interface: &str, own: Ipv4Addr) -> std::io::Result<UdpSocket> {
     UdpSocket::from_std(socket.into())
 }
 
-/// The vehicle of the next hello; probes that come before are answered.
+/// The vehicle of the next hello.
 async fn hello(socket: &UdpSocket) -> Ipv4Addr {
-    let mut bytes = [0; MAX_BYTES];
+    let mut bytes = [0; HELLO.len() + 1];
     loop {
         let Ok((length, from)) = socket.recv_from(&mut bytes).await else { continue };
-        if bytes[..length].first() == Some(&PROBE) {
-            // An answer that fails is one that got lost.
-            drop(socket.try_send_to(&bytes[..length], from));
-        }
         if &bytes[..length] == HELLO
             && let IpAddr::V4(from) = from.ip()
         {

@@ -31,8 +31,7 @@ impl RunningAgent {
     /// # Errors
     /// There is none (exit code 3), or more than one.
     pub fn find(pid: Option<u32>) -> Result<RunningAgent> {
-        let found = listening(&fs::read_to_string("/proc/net/unix").unwrap_or_default());
-        let users: BTreeMap<u32, u32> = found.iter().filter_map(|&pid| Some((pid, user_of(pid)?))).collect();
+        let users: BTreeMap<u32, u32> = all().into_iter().filter_map(|pid| Some((pid, user_of(pid)?))).collect();
         choose(pid, &users, geteuid().as_raw()).map(|pid| RunningAgent { pid, name: name(pid) })
     }
 
@@ -109,6 +108,11 @@ impl RunningAgent {
         let cause = format!("the agent {} gives another answer: {report:.60}", self.pid);
         Error::failure(ATTEMPT, cause).with_remedy("restart it if it has another version")
     }
+}
+
+/// Process ids of all agents of this network namespace.
+pub fn all() -> Vec<u32> {
+    listening(&fs::read_to_string("/proc/net/unix").unwrap_or_default())
 }
 
 fn name(pid: u32) -> String {

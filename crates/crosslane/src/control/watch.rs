@@ -1,9 +1,6 @@
 //! `crosslane watch`: a live view of an agent on a terminal, and else a line for each change.
 
 use std::io::{IsTerminal, stdout};
-use std::os::fd::AsFd;
-
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::report::{AgentStatus, ChangeReport};
 use super::report_text;
@@ -29,17 +26,10 @@ pub fn run(agent: &RunningAgent, json: bool) -> Result<()> {
     loop {
         let status = agent.status()?;
         let shown = if is_screen { screen(&status) } else { lines(&status, &mut seen, json)? };
-        if (!shown.is_empty() && !output::print_more(ATTEMPT, shown)?) || is_reader_gone()? {
+        if (!shown.is_empty() && !output::print_more(ATTEMPT, shown)?) || output::is_reader_gone(ATTEMPT, PERIOD_MS)? {
             return Ok(());
         }
     }
-}
-
-/// Waits for the next request; true if nothing reads our output any more (`| head`).
-fn is_reader_gone() -> Result<bool> {
-    let stdout = stdout();
-    let gone = poll(&mut [PollFd::new(stdout.as_fd(), PollFlags::empty())], PollTimeout::from(PERIOD_MS));
-    gone.map(|ready| ready > 0).map_err(|cause| Error::failure(ATTEMPT, cause))
 }
 
 fn screen(status: &AgentStatus) -> String {

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use crosslane_core::mptcp::AddressId;
 use netlink_packet_core::{DefaultNla, NLM_F_ACK, NLM_F_DUMP};
 
-use super::family::{Address, Family, Request, address, attribute, flag, u32_attribute};
+use super::family::{Address, Family, Request, attribute, flag, u32_attribute};
 use super::message::{Attribute, DecodeError, attributes};
 use super::socket::{CommandError, OpenError};
 
@@ -63,25 +63,12 @@ impl Endpoint {
     /// `None` for an entry that the kernel added itself, for a subflow that a
     /// program opened without endpoint.
     fn decode(bytes: &[u8]) -> Result<Option<Endpoint>, DecodeError> {
-        let (mut id, mut ip, mut flags, mut if_index) = (None, None, 0, 0);
-        for attribute in attributes("MPTCP_PM_ATTR_ADDR", bytes) {
-            let attribute = attribute?;
-            match attribute.kind {
-                address::ID => id = Some(AddressId(attribute.u8("MPTCP_PM_ADDR_ATTR_ID")?)),
-                address::ADDR4 => ip = Some(attribute.ipv4("MPTCP_PM_ADDR_ATTR_ADDR4")?),
-                address::ADDR6 => ip = Some(attribute.ipv6("MPTCP_PM_ADDR_ATTR_ADDR6")?),
-                address::FLAGS => flags = attribute.u32("MPTCP_PM_ADDR_ATTR_FLAGS")?,
-                address::IF_IDX => if_index = attribute.u32("MPTCP_PM_ADDR_ATTR_IF_IDX")?,
-                _ => {}
-            }
-        }
-        let Some(address) = ip.filter(|_| flags & flag::IMPLICIT == 0) else {
-            return Ok(None);
-        };
-        Ok(Some(Endpoint {
-            id,
-            address,
-            if_index,
+        let found = Address::decode(bytes)?;
+        let flags = found.flags.unwrap_or_default();
+        Ok(found.ip.filter(|_| flags & flag::IMPLICIT == 0).map(|ip| Endpoint {
+            id: found.id.map(AddressId),
+            address: ip.to_canonical(),
+            if_index: found.if_index,
             subflow: flags & flag::SUBFLOW != 0,
             signal: flags & flag::SIGNAL != 0,
             backup: flags & flag::BACKUP != 0,

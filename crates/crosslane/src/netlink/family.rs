@@ -12,7 +12,7 @@ use netlink_packet_generic::{GenlFamily, GenlMessage};
 use netlink_sys::protocols::NETLINK_GENERIC;
 use nix::errno::Errno;
 
-use super::message::{DecodeError, Message, frame};
+use super::message::{DecodeError, Message, attributes, frame};
 use super::socket::{CallError, Channel, OpenError};
 
 const NAME: &str = "mptcp_pm";
@@ -47,6 +47,7 @@ pub(super) mod flag {
     pub const BACKUP: u32 = 1 << 2;
     pub const FULLMESH: u32 = 1 << 3;
     pub const IMPLICIT: u32 = 1 << 4;
+    pub const LAMINAR: u32 = 1 << 5;
 }
 
 /// A request of the family: a command and its attributes.
@@ -89,20 +90,42 @@ impl Request {
     }
 }
 
-/// An address within a request. Unlike in events, ports are in host order
-/// here.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Address {
+/// An address within a request or its answer, with every attribute that `mptcp_pm` has for one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Address {
+    /// Its address id (RFC 8684 §3.2).
     pub id: Option<u8>,
+    /// The address; an IPv4 address that is mapped into IPv6 stays so.
     pub ip: Option<IpAddr>,
+    /// The port, 0 for none; unlike in events the kernel has it in host order here.
     pub port: u16,
+    /// Bits of `MPTCP_PM_ADDR_FLAG_…`.
     pub flags: Option<u32>,
+    /// The interface, 0 for any.
     pub if_index: u32,
 }
 
 impl Address {
+    /// The address in the value of the attribute `ADDR`.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Address, DecodeError> {
+        let mut found = Address::default();
+        for attribute in attributes("MPTCP_PM_ATTR_ADDR", bytes) {
+            let attribute = attribute?;
+            match attribute.kind {
+                address::ID => found.id = Some(attribute.u8("MPTCP_PM_ADDR_ATTR_ID")?),
+                address::ADDR4 => found.ip = Some(attribute.ipv4("MPTCP_PM_ADDR_ATTR_ADDR4")?),
+                address::ADDR6 => found.ip = Some(attribute.ipv6_as_sent("MPTCP_PM_ADDR_ATTR_ADDR6")?),
+                address::PORT => found.port = attribute.u16("MPTCP_PM_ADDR_ATTR_PORT")?,
+                address::FLAGS => found.flags = Some(attribute.u32("MPTCP_PM_ADDR_ATTR_FLAGS")?),
+                address::IF_IDX => found.if_index = attribute.u32("MPTCP_PM_ADDR_ATTR_IF_IDX")?,
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+
     /// The address as the nested attribute `kind`.
-    pub fn nested(self, kind: u16) -> DefaultNla {
+    pub(super) fn nested(self, kind: u16) -> DefaultNla {
         let mut nested = Vec::new();
         if let Some(ip) = self.ip {
             let (family, kind, octets) = match ip {

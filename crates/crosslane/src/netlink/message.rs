@@ -13,8 +13,12 @@ use nix::errno::Errno;
 pub(super) const HEADER_LEN: usize = 16;
 /// Types below this one are netlink's control messages (acknowledgement, end of a dump).
 pub(super) const FIRST_PROTOCOL_TYPE: u16 = 16;
-/// Attribute of an extended acknowledgement: the kernel's error text.
-const NLMSGERR_ATTR_MSG: u16 = 1;
+/// Attributes of an extended acknowledgement (netlink.h).
+mod acknowledgement {
+    pub const MSG: u16 = 1;
+    pub const OFFS: u16 = 2;
+    pub const MISS_TYPE: u16 = 5;
+}
 
 /// Bytes that do not decode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,14 +60,19 @@ pub struct KernelError {
     pub errno: Errno,
     /// Its text (extended acknowledgement), if the kernel gave one.
     pub text: Option<String>,
+    /// Offset of the attribute that the kernel rejected, from the request's beginning in bytes.
+    pub offset: Option<u32>,
+    /// Number of the attribute that the kernel misses.
+    pub missing: Option<u32>,
 }
 
 impl fmt::Display for KernelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.text {
-            Some(text) => write!(f, "{text} ({})", self.errno),
-            None => write!(f, "{}", self.errno),
+            Some(text) => write!(f, "{text} ({})", self.errno)?,
+            None => write!(f, "{}", self.errno)?,
         }
+        self.missing.map_or(Ok(()), |missing| write!(f, "; attribute {missing} is missing"))
     }
 }
 
@@ -120,19 +129,31 @@ impl<'a> Message<'a> {
         if code >= 0 {
             return Ok(None);
         }
-        let text = (self.flags & NLM_F_ACK_TLVS != 0).then(|| self.reason(rest)).flatten();
-        Ok(Some(KernelError { errno: Errno::from_raw(code.saturating_neg()), text }))
+        let errno = Errno::from_raw(code.saturating_neg());
+        let mut error = KernelError { errno, text: None, offset: None, missing: None };
+        if self.flags & NLM_F_ACK_TLVS != 0 {
+            self.explain(rest, &mut error);
+        }
+        Ok(Some(error))
     }
 
-    /// The text among the attributes of an acknowledgement. Those of
+    /// Reads the attributes of an acknowledgement; those that do not decode are skipped. Those of
     /// `NLMSG_ERROR` follow the header of the request, whose payload is omitted
     /// because all our sockets set `NETLINK_CAP_ACK`.
-    fn reason(self, rest: &[u8]) -> Option<String> {
+    fn explain(self, rest: &[u8], error: &mut KernelError) {
         let behind = if self.kind == netlink_packet_core::NLMSG_ERROR { HEADER_LEN } else { 0 };
-        attributes("an acknowledgement", rest.get(behind..)?)
-            .filter_map(Result::ok)
-            .find(|attribute| attribute.kind == NLMSGERR_ATTR_MSG)
-            .map(|attribute| String::from_utf8_lossy(attribute.value).trim_end_matches('\0').to_owned())
+        let read = attributes("an acknowledgement", rest.get(behind..).unwrap_or_default());
+        for attribute in read.filter_map(Result::ok) {
+            match attribute.kind {
+                acknowledgement::MSG => {
+                    let text = String::from_utf8_lossy(attribute.value);
+                    error.text = Some(text.trim_end_matches('\0').to_owned());
+                }
+                acknowledgement::OFFS => error.offset = attribute.u32("NLMSGERR_ATTR_OFFS").ok(),
+                acknowledgement::MISS_TYPE => error.missing = attribute.u32("NLMSGERR_ATTR_MISS_TYPE").ok(),
+                _ => {}
+            }
+        }
     }
 }
 
@@ -202,7 +223,12 @@ impl Attribute<'_> {
 
     /// The value as an IPv6 address, or the IPv4 address that is mapped in it.
     pub fn ipv6(self, name: &'static str) -> Result<IpAddr, DecodeError> {
-        self.array::<16>(name).map(|octets| Ipv6Addr::from(octets).to_canonical())
+        self.ipv6_as_sent(name).map(|ip| ip.to_canonical())
+    }
+
+    /// The value as an IPv6 address, also if an IPv4 address is mapped in it.
+    pub fn ipv6_as_sent(self, name: &'static str) -> Result<IpAddr, DecodeError> {
+        self.array::<16>(name).map(|octets| Ipv6Addr::from(octets).into())
     }
 
     fn array<const N: usize>(self, attribute: &'static str) -> Result<[u8; N], DecodeError> {
@@ -239,6 +265,10 @@ mod tests {
         let raw = error_message(-libc::EINVAL, &[8, 0, 1, 0, b'n', b'o', b'!', 0]);
         let error = Message::parse(&raw).unwrap().verdict().unwrap().unwrap();
         assert_eq!(error.to_string(), "no! (EINVAL: Invalid argument)");
+        let raw = error_message(-libc::EINVAL, &[8, 0, 2, 0, 20, 0, 0, 0, 8, 0, 5, 0, 6, 0, 0, 0]);
+        let error = Message::parse(&raw).unwrap().verdict().unwrap().unwrap();
+        assert_eq!((error.offset, error.missing), (Some(20), Some(6)));
+        assert_eq!(error.to_string(), "EINVAL: Invalid argument; attribute 6 is missing");
         let raw = error_message(-libc::ESRCH, &[]);
         let error = Message::parse(&raw).unwrap().verdict().unwrap().unwrap();
         assert_eq!((error.errno, error.text), (Errno::ESRCH, None));

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`path_manager`] | generic netlink `mptcp_pm`, user-space path manager | events and commands per connection |
 //! | [`endpoints`] | generic netlink `mptcp_pm`, in-kernel path manager | the baselines and the server |
+//! | [`requests`] | generic netlink `mptcp_pm`, every request and event as it is | `crosslane mptcp` |
 //! | [`diag`] | `sock_diag` with `tcp_info` and MPTCP's own | status of subflows; resync after an overrun |
 //! | [`udp`] | `sock_diag` | owner of the socket that sent a datagram |
 //! | [`links`] | rtnetlink | changes of interfaces and addresses |
@@ -22,16 +23,19 @@ pub mod endpoints;
 mod family;
 pub mod home;
 pub mod links;
+mod lookup;
 mod message;
 mod mptcp_info;
 pub mod path_manager;
 mod probe;
+pub mod requests;
 mod route;
 mod socket;
 mod subscription;
 mod tcp_info;
 pub mod udp;
 
+pub use lookup::interface_towards;
 pub use message::{DecodeError, KernelError};
 pub use probe::{PathManager, ProbeError, probe, select_path_manager, selected_path_manager};
 pub use route::{Route, VXLAN_PORT, Wiring};

@@ -17,6 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use nix::unistd::getegid;
+
 use crate::error::{Error, Result};
 pub use crate::netlink::{Route, Wiring};
 use crate::tun::Tun;
@@ -153,6 +155,8 @@ impl Testbed {
         let (vehicle, server) = (Namespace::new()?, Namespace::new()?);
         let quieten = || quieten(&mut Wiring::open()?);
         vehicle.enter(quieten)??;
+        // An agent there probes roadside units.
+        vehicle.set_sysctl("net/ipv4/ping_group_range", &format!("{0} {0}", getegid()))?;
         server.enter(quieten)??;
         let wires = paths.iter().enumerate().filter_map(|(place, path)| {
             let wire = *plan.wires.get(&path.name)?;

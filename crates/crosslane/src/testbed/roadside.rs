@@ -75,6 +75,10 @@ impl Roadside {
                 let interface = wiring.index(interface)?;
                 wiring.add_address(interface, unit_address(place), RADIO_PREFIX)?;
             } else {
+                // The next hop of the vehicle, which answers probes.
+                let [a, b, c, _] = vehicle.octets();
+                let index = wiring.index(interface)?;
+                wiring.add_address(index, Ipv4Addr::new(a, b, c, 1), 32)?;
                 route(&mut wiring, vehicle, interface)?;
             }
             route(&mut wiring, SERVER, TO_GATEWAY)?;

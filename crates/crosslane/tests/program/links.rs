@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crosslane::clock::Clock;
+use crosslane::netlink::endpoints::{EndpointSocket, Limits};
+use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::emulator::{EmulatedLink, Emulator};
 use crosslane::testbed::wire::{Shape, WirePlan};
 use crosslane::testbed::{PathPlan, SERVER, Testbed, TestbedPlan};
@@ -63,6 +65,19 @@ pub fn connect(testbed: &Testbed, listener: &Socket) -> (Socket, Socket) {
     }
     exchange(&client, &server);
     (client, server)
+}
+
+/// The socket on which the server accepts MPTCP connections to port 5001. Its kernel manages the paths.
+pub fn listen(testbed: &Testbed, limits: Limits) -> Socket {
+    let listen = || {
+        select_path_manager(PathManager::Kernel).unwrap();
+        EndpointSocket::open().unwrap().set_limits(limits).unwrap();
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
+        socket.bind(&SocketAddr::from((SERVER, 5001)).into()).unwrap();
+        socket.listen(2048).unwrap();
+        socket
+    };
+    testbed.server.enter(listen).unwrap()
 }
 
 /// Sends five bytes in each direction.

@@ -1,0 +1,157 @@
+//! What every agent needs: MPTCP, privileges, no competitor, a clock.
+
+use std::fs;
+
+use super::Finding;
+use crate::agent::config::Config;
+use crate::clock;
+use crate::control::running_agent;
+use crate::netlink::endpoints::EndpointSocket;
+use crate::netlink::{self, OpenError, PathManager, ProbeError, selected_path_manager};
+
+/// Bit of CAP_NET_ADMIN (capability.h).
+const CAP_NET_ADMIN: u64 = 1 << 12;
+/// 2025-01-01: a clock before it has not been set.
+const EARLIEST_UNIX_S: f64 = 1_735_689_600.0;
+/// Processes that are looked at for a competitor.
+const MAX_PROCESSES: usize = 100_000;
+
+/// The faults, with what the configuration makes of them.
+pub fn examine(config: Option<&Config>) -> Vec<Finding> {
+    let manages = config.is_none_or(|config| !config.paths.is_empty() || config.roadside.is_some());
+    let mut findings: Vec<Finding> = privileges().into_iter().chain(clock_fault(clock::unix_s())).collect();
+    if manages {
+        findings.extend(mptcp());
+        findings.extend(blackhole(&fs::read_to_string("/proc/net/netstat").unwrap_or_default()));
+        findings.extend(path_manager(config.is_some()));
+        findings.extend(competitors());
+    }
+    findings
+}
+
+fn privileges() -> Option<Finding> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    let has = u64::from_str_radix(effective.trim(), 16).is_ok_and(|mask| mask & CAP_NET_ADMIN != 0);
+    let why = "an agent opens subflows, interfaces and routes, for which the kernel requires CAP_NET_ADMIN";
+    let what = "this user lacks CAP_NET_ADMIN in this network namespace";
+    (!has).then(|| {
+        Finding::broken(
+            "privileges.net-admin",
+            what,
+            why,
+            "sudo crosslane doctor; run the agent as root or by its unit",
+        )
+    })
+}
+
+/// A clock that was never set. The tunnel's handshake needs none that is right (decision 33).
+fn clock_fault(unix_s: f64) -> Option<Finding> {
+    let why = "records and logs have the wrong time, and certificates of other programs are invalid";
+    let what = "the clock is before 2025: it has not been set";
+    (unix_s < EARLIEST_UNIX_S).then(|| Finding::warning("clock.unset", what, why, "timedatectl set-ntp true"))
+}
+
+fn mptcp() -> Option<Finding> {
+    let why = "no connection of this network namespace uses more than one path";
+    match netlink::probe() {
+        Ok(()) | Err(ProbeError::NotPermitted | ProbeError::Setting { .. }) => None,
+        Err(ProbeError::Disabled) => {
+            Some(Finding::broken("mptcp.disabled", "net.mptcp.enabled is 0", why, "sysctl -w net.mptcp.enabled=1"))
+        }
+        Err(ProbeError::NoMptcp | ProbeError::Netlink(OpenError::Absent(_))) => Some(Finding::broken(
+            "mptcp.absent",
+            "this kernel has no MPTCP",
+            why,
+            "boot Linux 5.19 or newer with CONFIG_MPTCP=y",
+        )),
+        Err(other) => {
+            Some(Finding::broken("mptcp.unusable", other, why, "boot Linux 5.19 or newer with CONFIG_MPTCP=y"))
+        }
+    }
+}
+
+/// What the kernel has counted of networks that drop SYNs with MPTCP (`blackhole_timeout`, mptcp-sysctl.rst). The counter
+/// is that of this network namespace since its beginning.
+fn blackhole(netstat: &str) -> Option<Finding> {
+    let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("MPTcpExt:"));
+    let (names, values) = (lines.next()?.split_whitespace(), lines.next()?.split_whitespace());
+    let count = names.zip(values).find(|(name, _)| *name == "Blackhole")?.1.parse::<u64>().ok()?;
+    let what = format!("a network dropped SYNs with MPTCP, and the kernel switched to TCP for a time ({count} times)");
+    let why = "connections that begin meanwhile use one path";
+    let fix =
+        "crosslane doctor --server ADDRESS:PORT names the path; sysctl -w net.mptcp.blackhole_timeout=0 turns this off";
+    (count > 0).then(|| Finding::warning("mptcp.blackhole", what, why, fix))
+}
+
+/// With a configuration the agent is to manage the paths; without one the kernel may.
+fn path_manager(has_agent: bool) -> Vec<Finding> {
+    let Ok(PathManager::Kernel) = selected_path_manager() else { return Vec::new() };
+    if has_agent {
+        let what = "net.mptcp.path_manager is `kernel`";
+        let why = "the kernel manages the paths of connections that begin now, and an agent opens none for them";
+        let fix = "sysctl -w net.mptcp.path_manager=userspace";
+        return vec![Finding::broken("mptcp.path-manager", what, why, fix)];
+    }
+    let limits = EndpointSocket::open().ok().and_then(|mut socket| socket.limits().ok());
+    let none = limits.filter(|limits| limits.subflows == 0).map(|_| {
+        let what = "the in-kernel path manager accepts no further subflows (limit 0)";
+        let why = "peers cannot add a path to connections of this host";
+        Finding::warning("mptcp.limits", what, why, "crosslane mptcp limits set --subflows 8")
+    });
+    none.into_iter().collect()
+}
+
+fn competitors() -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Some(pid) = process("mptcpd") {
+        let why = "two path managers open and close the same subflows";
+        let fix = "systemctl disable --now mptcp (mptcpd's unit)";
+        findings.push(Finding::warning("competitor.mptcpd", format!("mptcpd runs (process {pid})"), why, fix));
+    }
+    let agents = running_agent::all();
+    if agents.len() > 1 {
+        let list = agents.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        let what = format!("{} agents run in this network namespace (processes {list})", agents.len());
+        let why = "two agents for the same paths work against each other";
+        let fix = "end all but one; crosslane status --agent PID shows each";
+        findings.push(Finding::warning("competitor.agent", what, why, fix));
+    }
+    let endpoints = EndpointSocket::open().ok().and_then(|mut socket| socket.list().ok()).unwrap_or_default();
+    if matches!(selected_path_manager(), Ok(PathManager::UserSpace)) && !endpoints.is_empty() {
+        let what = format!(
+            "the kernel has {} endpoints, as of NetworkManager, with the user-space path manager",
+            endpoints.len()
+        );
+        let why = "connections that began before keep opening subflows from them, besides the agent's";
+        let fix = "crosslane mptcp endpoint flush; nmcli connection modify NAME connection.mptcp-flags 0x1";
+        findings.push(Finding::warning("competitor.endpoints", what, why, fix));
+    }
+    findings
+}
+
+/// Process id of a program of this name.
+fn process(name: &str) -> Option<u32> {
+    let entries = fs::read_dir("/proc").ok()?.flatten().take(MAX_PROCESSES);
+    let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.find(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() == name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_was_never_set_is_a_warning() {
+        assert_eq!(clock_fault(0.0).map(|finding| finding.name), Some("clock.unset"));
+        assert!(clock_fault(EARLIEST_UNIX_S).is_none());
+    }
+
+    #[test]
+    fn a_network_that_drops_mptcp_is_a_warning() {
+        let netstat =
+            |count: u32| format!("TcpExt: A\nTcpExt: 7\nMPTcpExt: MPCapableSYNRX Blackhole\nMPTcpExt: 3 {count}\n");
+        assert_eq!(blackhole(&netstat(2)).map(|finding| finding.name), Some("mptcp.blackhole"));
+        assert!(blackhole(&netstat(0)).is_none() && blackhole("").is_none());
+    }
+}

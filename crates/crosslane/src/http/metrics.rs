@@ -1,0 +1,202 @@
+//! The agent's metrics in the text format of OpenMetrics, which Prometheus reads (`docs/reference/agent-metrics.md`).
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::control::protocol::UNITS;
+use crate::control::report::{AgentStatus, PathReport};
+
+/// Media type of the text (OpenMetrics 1.0, section "Overall Structure").
+pub const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// A metric. Paths to roadside units are labelled by their slot, so that a vehicle that passes a thousand units has no
+/// more labels than slots; nothing is labelled by connection.
+struct Metric {
+    /// Its name, without the unit and `_total`.
+    name: &'static str,
+    help: &'static str,
+    unit: Option<Unit>,
+    kind: MetricType,
+    values: fn(&AgentStatus) -> Vec<Value>,
+}
+
+/// Labels and a value.
+type Value = (Vec<(&'static str, String)>, f64);
+
+use MetricType::{Counter, Gauge};
+
+/// All metrics.
+static METRICS: [Metric; 13] = [
+    metric("crosslane_agent_info", "1, with version, strategy and mode of the agent", None, Gauge, |agent| {
+        let strategy = agent.strategy.clone().unwrap_or_default();
+        vec![(
+            vec![("version", agent.version.clone()), ("strategy", strategy), ("mode", agent.mode.name().into())],
+            1.0,
+        )]
+    }),
+    metric("crosslane_uptime", "time since the agent's start", Some(Unit::Seconds), Gauge, |agent| one(agent.uptime_s)),
+    metric("crosslane_connections", "connections that the agent manages", None, Gauge, |agent| {
+        one(agent.connections as f64)
+    }),
+    metric(
+        "crosslane_problems",
+        "things that do not work now, as `crosslane status` lists them",
+        None,
+        Gauge,
+        |agent| one(agent.problems.len() as f64),
+    ),
+    metric("crosslane_path_state", "1 for the wanted state of the path, 0 for the others", None, Gauge, |agent| {
+        of_set(agent, "state", &["active", "backup", "closed"], |path| &path.state)
+    }),
+    metric(
+        "crosslane_path_belief",
+        "1 for what the agent believes of the path, 0 for the rest",
+        None,
+        Gauge,
+        |agent| of_set(agent, "belief", &["unknown", "good", "fading", "lost", "stalled"], |path| &path.belief),
+    ),
+    metric(
+        "crosslane_path_preferred",
+        "1 if a user lets the path carry alone while it is good",
+        None,
+        Gauge,
+        |agent| {
+            let is_preferred = |path: &PathReport| agent.preferred.as_ref().is_some_and(|one| one.path == path.path);
+            of_paths(agent, |path| Some(f64::from(u8::from(is_preferred(path)))))
+        },
+    ),
+    metric("crosslane_path_connections", "connections with a subflow over the path", None, Gauge, |agent| {
+        of_paths(agent, |path| Some(path.connections as f64))
+    }),
+    metric("crosslane_path_signal_dbm", "last received signal strength, in dBm", None, Gauge, |agent| {
+        of_paths(agent, |path| path.signal_dbm)
+    }),
+    metric("crosslane_path_signal_age", "time since that signal", Some(Unit::Seconds), Gauge, |agent| {
+        of_paths(agent, |path| path.signal_age_s)
+    }),
+    metric("crosslane_path_rtt", "smoothed RTT, of the last measurement", Some(Unit::Seconds), Gauge, |agent| {
+        of_paths(agent, |path| path.rtt_ms.map(|rtt_ms| rtt_ms / 1e3))
+    }),
+    metric("crosslane_path", "bytes of the path's interface, of all programs", Some(Unit::Bytes), Counter, |agent| {
+        let mut values = Vec::new();
+        for path in &agent.paths {
+            for (direction, bytes) in [("sent", path.sent_bytes), ("received", path.received_bytes)] {
+                let labels = vec![("path", label(agent, path)), ("direction", direction.into())];
+                values.extend(bytes.map(|bytes| (labels, bytes as f64)));
+            }
+        }
+        values
+    }),
+    metric("crosslane_tunnel_peers_seen", "peers from which a packet has arrived within 10 s", None, Gauge, |agent| {
+        agent.tunnel.iter().map(|tunnel| (Vec::new(), tunnel.peers_seen as f64)).collect()
+    }),
+];
+
+const fn metric(
+    name: &'static str,
+    help: &'static str,
+    unit: Option<Unit>,
+    kind: MetricType,
+    values: fn(&AgentStatus) -> Vec<Value>,
+) -> Metric {
+    Metric { name, help, unit, kind, values }
+}
+
+fn one(value: f64) -> Vec<Value> {
+    vec![(Vec::new(), value)]
+}
+
+fn of_paths(agent: &AgentStatus, value: impl Fn(&PathReport) -> Option<f64>) -> Vec<Value> {
+    let labelled = |path: &PathReport| Some((vec![("path", label(agent, path))], value(path)?));
+    agent.paths.iter().filter_map(labelled).collect()
+}
+
+/// One value for each of a set, of which a path has one.
+fn of_set(agent: &AgentStatus, name: &'static str, set: &[&str], present: fn(&PathReport) -> &String) -> Vec<Value> {
+    let of = |path: &PathReport, member: &str| {
+        let labels = vec![("path", label(agent, path)), (name, member.to_owned())];
+        (labels, f64::from(u8::from(present(path) == member)))
+    };
+    agent.paths.iter().flat_map(|path| set.iter().map(move |member| of(path, member))).collect()
+}
+
+/// Name of a path; of one to a roadside unit its slot.
+fn label(agent: &AgentStatus, path: &PathReport) -> String {
+    let slot = agent.units.iter().find(|unit| unit.name == path.path).and_then(|unit| unit.slot);
+    slot.map_or_else(|| path.path.clone(), |slot| format!("{UNITS}-{slot}"))
+}
+
+/// The text.
+pub fn encode(agent: Arc<AgentStatus>) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Snapshot(agent)));
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = text::encode(&mut text, &registry);
+    text
+}
+
+#[derive(Debug)]
+struct Snapshot(Arc<AgentStatus>);
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for metric in &METRICS {
+            let mut family = encoder.encode_descriptor(metric.name, metric.help, metric.unit.as_ref(), metric.kind)?;
+            for (labels, value) in (metric.values)(&self.0) {
+                let mut of_labels = family.encode_family(&labels)?;
+                match metric.kind {
+                    Counter => of_labels.encode_counter::<NoLabelSet, _, f64>(&value, None)?,
+                    _ => of_labels.encode_gauge(&value)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn path(name: &str) -> Value {
+        let reason = json!({ "rule": "", "text": "", "inputs": {} });
+        json!({
+            "path": name, "interface": name, "address": null, "preference": 1, "state": "active", "state_since_s": 1.0,
+            "state_reason": reason, "belief": "good", "belief_since_s": 1.0, "belief_reason": reason,
+            "signal_dbm": -61.5, "signal_age_s": 0.1, "rtt_ms": 12.5, "connections": 2, "sent_bytes": 5,
+            "received_bytes": null
+        })
+    }
+
+    #[test]
+    fn a_path_to_a_unit_is_labelled_by_its_slot_and_what_is_not_measured_is_left_out() {
+        let unit = json!({
+            "name": "rsu-700", "station": 700, "slot": 2, "kind": "vxlan", "belief": "good", "rssi_dbm": -60.0,
+            "last_cam_s": 0.1, "has_tunnel": true, "liveness": null, "min_rtt_ms": null, "sent_bytes": 1,
+            "received_bytes": 1
+        });
+        let status = json!({
+            "version": "1", "pid": 7, "configuration": "", "uptime_s": 1.5, "strategy": "a\"b", "mode": "backup",
+            "preferred": null, "connections": 2, "paths": [path("lte"), path("rsu-700")], "tunnel": null,
+            "units": [unit], "problems": [], "changes": []
+        });
+        let text = encode(Arc::new(serde_json::from_value(status).unwrap()));
+        for line in [
+            "crosslane_path_bytes_total{path=\"lte\",direction=\"sent\"} 5.0",
+            "crosslane_path_rtt_seconds{path=\"roadside-2\"} 0.0125",
+            "crosslane_path_state{path=\"lte\",state=\"backup\"} 0.0",
+            "crosslane_agent_info{version=\"1\",strategy=\"a\\\"b\",mode=\"backup\"} 1.0",
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line} in\n{text}");
+        }
+        assert!(!text.contains("rsu-700") && !text.contains("\"received\"") && text.ends_with("# EOF\n"), "{text}");
+    }
+}
