@@ -145,6 +145,12 @@ fn is_transient(cause: &io::Error) -> bool {
     )
 }
 
+/// True for the errors of a connection that broke: a result of the strategy, not a failure of the run.
+fn is_broken(cause: &io::Error) -> bool {
+    use ErrorKind as E;
+    matches!(cause.kind(), E::BrokenPipe | E::ConnectionAborted | E::ConnectionReset | E::NotConnected | E::TimedOut)
+}
+
 /// One endpoint of an established connection.
 struct Endpoint<'a> {
     socket: Socket,
@@ -202,7 +208,7 @@ impl Endpoint<'_> {
         Ok(true)
     }
 
-    /// False if the deadline passed or the run stopped before.
+    /// False if the connection broke, the deadline passed or the run stopped before.
     fn write(&self, mut bytes: &[u8]) -> Result<bool> {
         while !bytes.is_empty() {
             let write = |mut socket: &Socket| socket.write(bytes);
@@ -226,13 +232,14 @@ impl Endpoint<'_> {
         Ok(record)
     }
 
-    /// The number of bytes read; `None` at the end of the stream, and if the deadline passed or the run stopped before.
+    /// The number of bytes read; `None` at the end of the stream, and as for `when_ready`.
     fn read(&self, buffer: &mut [u8]) -> Result<Option<usize>> {
         let read = |mut socket: &Socket| socket.read(buffer);
         Ok(self.when_ready(PollFlags::POLLIN, "receiving the traffic", read)?.filter(|&count| count > 0))
     }
 
-    /// Repeats a call until it would not block; `None` if the deadline passed or the run stopped before.
+    /// Repeats a call until it would not block; `None` if the connection broke, the deadline passed or the run stopped
+    /// before.
     fn when_ready(
         &self,
         events: PollFlags,
@@ -243,6 +250,7 @@ impl Endpoint<'_> {
             match call(&self.socket) {
                 Ok(count) => return Ok(Some(count)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if is_broken(&error) => return Ok(None),
                 Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(system(attempt, SEE_EVENTS)(error)),
                 Err(_) if self.run.has_ended() => return Ok(None),
                 Err(_) => self.run.wait(&self.socket, events)?,

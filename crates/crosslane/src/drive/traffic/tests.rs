@@ -184,6 +184,23 @@ fn messages_that_waited_longer_than_the_backlog_are_skipped_and_counted() {
 }
 
 #[test]
+fn after_a_connection_that_broke_messages_are_skipped_and_the_run_goes_on() {
+    let plan = Plan { span: span(2550), ..plan(Direction::Up, false) };
+    let run = Run { plan: &plan, clock: Clock::start(), stop: &AtomicBool::new(false) };
+    let listener = Connection.listen(&plan, 0).unwrap();
+    let server = address(&listener);
+    let sender = std::thread::scope(|scope| {
+        let sender = scope.spawn(move || Connection.drive(run, server, None).unwrap());
+        std::thread::sleep(Duration::from_millis(300));
+        // Closed with bytes that were not read: a reset.
+        drop(listener.accept().unwrap());
+        sender.join().unwrap()
+    });
+    let (sent, skipped) = (sender.sent.len() as u64, sender.skipped);
+    assert!(sent < 100 && skipped > 50 && (149..=151).contains(&(sent + skipped)), "{sent} sent, {skipped} skipped");
+}
+
+#[test]
 fn an_unknown_congestion_control_is_an_error_with_a_remedy() {
     let plan = Plan { congestion: "nonesuch".to_string(), ..plan(Direction::Up, true) };
     let text = Connection.listen(&plan, 0).unwrap_err().to_string();
