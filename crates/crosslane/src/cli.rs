@@ -9,7 +9,10 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::congestion_control::command as congestion_control;
 use crate::control::{agent_command, tunnel_command};
 use crate::error::{Error, Result};
-use crate::{agent, bugreport, catalog, check, controller, doctor, drive, http, import, keygen, mptcp, output, receive, send, simulate};
+use crate::{
+    agent, bugreport, catalog, check, controller, doctor, drive, http, import, keygen, mptcp, output, receive, send,
+    simulate,
+};
 
 /// Keeps a vehicle's connections alive over all networks in reach.
 #[derive(Parser)]
@@ -210,7 +213,8 @@ fn man(command: Option<&str>) -> Result<()> {
 }
 
 fn man_pages(folder: &Path) -> Result<()> {
-    let failed = |cause| Error::failure(format!("writing manual pages into {}", folder.display()), cause);
+    let attempt = || format!("writing manual pages into {}", folder.display());
+    let failed = |cause| Error::failure(attempt(), cause).with_remedy("name a folder that exists and can be written");
     clap_mangen::generate_to(Cli::command(), folder).map_err(failed)
 }
 

@@ -10,6 +10,8 @@ use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::{Namespace, SERVER, vehicle_address};
@@ -58,6 +60,18 @@ fn neither_a_key_nor_an_address_is_in_the_archive_of_a_running_agent() {
         folder.path().join("key").display()
     );
     let agent = Agent::start(&testbed.vehicle, &configuration);
+    // The tunnel begins after the agent is ready.
+    let began = Instant::now();
+    let has_tunnel = || {
+        let mut command = Command::new(CROSSLANE);
+        command.args(["status", "--json"]).stdout(Stdio::piped());
+        let status = testbed.vehicle.spawn(&mut command).unwrap().wait_with_output().unwrap().stdout;
+        serde_json::from_slice::<Value>(&status).is_ok_and(|status| !status["tunnel"].is_null())
+    };
+    while !has_tunnel() {
+        assert!(began.elapsed() < Duration::from_secs(10), "{}", agent.read("events.jsonl"));
+        sleep(Duration::from_millis(50));
+    }
     let output = report(&testbed.vehicle, folder.path(), &[]);
     assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{output:?}");
     let archive = folder.path().join("crosslane-bugreport.tar.gz");
@@ -65,8 +79,16 @@ fn neither_a_key_nor_an_address_is_in_the_archive_of_a_running_agent() {
     let files = unpack(&archive);
     let names: Vec<&str> = files.keys().map(String::as_str).collect();
     let expected = [
-        "about.json", "configuration.toml", "connections.json", "doctor.json", "events.jsonl", "interfaces.txt",
-        "kernel.txt", "status.json", "sysctls.txt", "tunnel.json",
+        "about.json",
+        "configuration.toml",
+        "connections.json",
+        "doctor.json",
+        "events.jsonl",
+        "interfaces.txt",
+        "kernel.txt",
+        "status.json",
+        "sysctls.txt",
+        "tunnel.json",
     ];
     assert_eq!(names, expected, "{output:?}");
     let all = files.values().cloned().collect::<String>();
@@ -82,7 +104,8 @@ fn neither_a_key_nor_an_address_is_in_the_archive_of_a_running_agent() {
     assert!(files["sysctls.txt"].contains("net/mptcp/enabled = 1\n") && files["kernel.txt"].contains("Linux version"));
 
     let output = report(&testbed.vehicle, folder.path(), &[]);
-    let expected = "crosslane: while writing crosslane-bugreport.tar.gz: File exists (os error 17); name another file by --out\n";
+    let expected =
+        "crosslane: while writing crosslane-bugreport.tar.gz: File exists (os error 17); name another file by --out\n";
     assert_eq!((output.code, output.stderr.as_str()), (Some(1), expected));
     let output = report(&testbed.vehicle, folder.path(), &["--addresses", "--out", "open.tar.gz"]);
     assert_eq!(output.code, Some(0), "{output:?}");
@@ -99,7 +122,10 @@ fn what_is_missing_is_named_and_is_no_error() {
     fs::write(folder.path().join("bad.toml"), "key = \"wZzyuoHAp9fWVjyaCgnQ2Tb0Tr9ne0ZcF1i5cW0h5kE=\nx").unwrap();
     let output = crosslane(folder.path(), &["bugreport", "--config", "bad.toml", "--agent", "999999999"]);
     assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{output:?}");
-    for sentence in ["status.json is missing: while asking the agent: ", "configuration.toml is missing: while reading configuration bad.toml: "] {
+    for sentence in [
+        "status.json is missing: while asking the agent: ",
+        "configuration.toml is missing: while reading configuration bad.toml: ",
+    ] {
         assert!(output.stdout.contains(sentence), "{sentence} in {}", output.stdout);
     }
     let files = unpack(&folder.path().join("crosslane-bugreport.tar.gz"));

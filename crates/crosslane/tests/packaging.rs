@@ -42,7 +42,13 @@ fn every_command_has_a_manual_page_that_is_well_formed() {
     assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{output:?}");
     let pages: BTreeSet<String> =
         fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    for page in ["crosslane.1", "crosslane-agent.1", "crosslane-bugreport.1", "crosslane-mptcp-endpoint-add.1", "crosslane-view.1"] {
+    for page in [
+        "crosslane.1",
+        "crosslane-agent.1",
+        "crosslane-bugreport.1",
+        "crosslane-mptcp-endpoint-add.1",
+        "crosslane-view.1",
+    ] {
         assert!(pages.contains(page), "{page} in {pages:?}");
     }
     assert!(!pages.iter().any(|page| page.contains("drive-run")), "a hidden command is no user's");
@@ -65,5 +71,5 @@ fn a_folder_that_cannot_take_the_pages_is_one_sentence() {
     let folder = TempDir::new().unwrap();
     let output = crosslane(folder.path(), &["man", "--out", "absent"]);
     assert_eq!(output.code, Some(1));
-    assert!(output.sentence().starts_with("while writing manual pages into absent: "), "{output:?}");
+    assert!(output.sentence().starts_with("crosslane: while writing manual pages into absent: "), "{output:?}");
 }

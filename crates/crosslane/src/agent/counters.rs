@@ -12,6 +12,9 @@ use super::config::Config;
 /// Maximum number of bytes read from the table; interfaces beyond it have no counters.
 const TABLE_BYTES: usize = 16 * 1024;
 
+/// Interface of packets that do not leave the machine.
+const LOOPBACK: &str = "lo";
+
 /// The table of interfaces of this thread's network namespace.
 pub struct InterfaceCounters {
     table: Option<File>,
@@ -58,6 +61,15 @@ impl InterfaceCounters {
         let length = self.table.as_ref().map_or(0, |table| read_whole(table, &mut self.text));
         let text = std::str::from_utf8(&self.text[..length]).unwrap_or_default();
         text.lines().filter_map(line).map(|(name, [received, _, sent, _])| (name.into(), [sent, received])).collect()
+    }
+
+    /// Packets sent and received over all interfaces but loopback, unless that is a path's; `None`: the table is unreadable.
+    pub fn packets_beyond_loopback(&mut self) -> Option<u64> {
+        let length = self.table.as_ref().map(|table| read_whole(table, &mut self.text)).filter(|length| *length > 0)?;
+        let text = std::str::from_utf8(&self.text[..length]).ok()?;
+        let counts = |name: &str| name != LOOPBACK || self.names.iter().any(|path| path == LOOPBACK);
+        let packets = text.lines().filter_map(line).filter(|(name, _)| counts(name));
+        Some(packets.map(|(_, [_, received, _, sent])| received + sent).sum())
     }
 
     fn read(&mut self) -> Vec<Sample> {

@@ -68,15 +68,17 @@ pub fn run(options: &Options) -> Result<()> {
     let attempt = format!("writing {}", options.out.display());
     let failed = |cause: io::Error| Error::failure(&attempt, cause).with_remedy("name another file by --out");
     // First, since the user may have to choose another name.
-    let archive =
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&options.out).map_err(failed)?;
+    let archive = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&options.out).map_err(failed)?;
     let (contents, hosts) = collect(options);
     let mut redactor = Redactor::new(hosts, options.addresses);
     write(archive, &contents, &mut redactor).map_err(failed)?;
     let left_out = if options.addresses { "keys" } else { "keys, addresses and host names" };
     let mut text = format!("{}: {} files, without {left_out}\n", options.out.display(), contents.files.len());
     contents.missing.iter().for_each(|sentence| text += &format!("{sentence}\n"));
-    text += &format!("Names of paths, vehicles and users are in it: look at it with `tar -xzf {}`.\n", options.out.display());
+    text += &format!(
+        "Names of paths, vehicles and users are in it: look at it with `tar -xzf {}`.\n",
+        options.out.display()
+    );
     output::print("printing what is in the archive", text)
 }
 

@@ -128,7 +128,10 @@ mod tests {
         let text = r#"{"a":"192.0.2.7:4760","b":"[2001:DB8::1]:443","c":"192.0.2.71/24","d":"2001:db8::1"}"#;
         let expected = r#"{"a":"address-1:4760","b":"[address-2]:443","c":"address-3/24","d":"address-2"}"#;
         assert_eq!(redact(text), expected);
-        assert_eq!(redact("lte10.1.2.3, ::ffff:10.1.2.3 and 02:00:5e:10:00:01é"), "lteaddress-1, address-2 and address-3é");
+        assert_eq!(
+            redact("lte10.1.2.3, ::ffff:10.1.2.3 and 02:00:5e:10:00:01é"),
+            "lteaddress-1, address-2 and address-3é"
+        );
     }
 
     #[test]
@@ -149,7 +152,10 @@ mod tests {
     fn host_names_of_the_configuration_are_replaced_everywhere() {
         let text = "[tunnel]\ngateway = \"gw.example.org:4760\"\n[cam]\nbroker = \"127.0.0.1:1883\"\n\
                     [[roadside.unit]]\nname = \"a\"\n[roadside]\ncontroller = \"example.org:1\"";
-        assert_eq!(hosts(&text.replace("[[roadside.unit]]\nname = \"a\"\n", "").parse().unwrap()), ["example.org", "gw.example.org"]);
+        assert_eq!(
+            hosts(&text.replace("[[roadside.unit]]\nname = \"a\"\n", "").parse().unwrap()),
+            ["example.org", "gw.example.org"]
+        );
         let mut redactor = Redactor::new(vec!["example.org".into(), "gw.example.org".into()], false);
         assert_eq!(redactor.redact("looking up gw.example.org:4760, example.org"), "looking up host-1:4760, host-2");
     }

@@ -21,8 +21,8 @@ mod replay;
 mod respond;
 mod views;
 
-use replay::Replay;
 pub use replay::Options as ViewOptions;
+use replay::Replay;
 use respond::{Source, respond};
 use views::Views;
 pub use views::{Signals, View};

@@ -133,9 +133,8 @@ impl Replay {
 
     /// The vehicle's way with the path that carries at each place, and the units.
     fn map(&self, recording: &Recording) -> Value {
-        let place = |(at_s, [x_m, y_m]): &(f64, [f64; 2])| {
-            json!([at_s, x_m, y_m, Moment { recording, at_s: *at_s }.carrier()])
-        };
+        let place =
+            |(at_s, [x_m, y_m]): &(f64, [f64; 2])| json!([at_s, x_m, y_m, Moment { recording, at_s: *at_s }.carrier()]);
         let unit = |unit: &Unit| json!({ "name": unit.name, "radio": unit.radio, "position_m": unit.position_m });
         json!({
             "paths": recording.paths,
@@ -153,7 +152,11 @@ impl Replay {
         }
         let folder = self.summary.runs.get(place).and_then(|run| run.folder.as_deref()).ok_or_else(|| {
             let remedy = "run `crosslane simulate` with --records all, or fewer seeds";
-            Error::usage(format!("reading {}", self.folder.display()), format!("there is no run {place} with records"), remedy)
+            Error::usage(
+                format!("reading {}", self.folder.display()),
+                format!("there is no run {place} with records"),
+                remedy,
+            )
         })?;
         // The summary is a file like any other: it must not lead elsewhere.
         if Path::new(folder).components().any(|part| !matches!(part, std::path::Component::Normal(_))) {

@@ -72,7 +72,8 @@ impl Moment<'_> {
                 local: row.local.clone(),
                 remote: row.remote.clone(),
                 state: if row.is_backup { "backup" } else { "active" }.into(),
-                open_s: self.at_s - self.recording.subflows.iter().find(|one| is_same(one, row)).map_or(0.0, |one| one.at_s),
+                open_s: self.at_s
+                    - self.recording.subflows.iter().find(|one| is_same(one, row)).map_or(0.0, |one| one.at_s),
                 rtt_ms: Some(row.rtt_ms),
                 acked_bytes: Some(row.acked_bytes),
                 received_bytes: Some(row.received_bytes),
@@ -106,7 +107,8 @@ impl Moment<'_> {
         let last = |of: &str| self.changes().iter().rev().find(|change| change.path == path && change.of == of);
         let (state, belief) = (last("state"), last("belief"));
         let since = |change: Option<&Change>| self.at_s - change.map_or(0.0, |change| change.at_s);
-        let reason = |change: Option<&Change>| change.map_or_else(ReasonReport::default, |change| change.reason.clone());
+        let reason =
+            |change: Option<&Change>| change.map_or_else(ReasonReport::default, |change| change.reason.clone());
         let present: Vec<&SubflowRow> = self.subflows().filter(|row| row.path == path).collect();
         let signal = self.recording.signals.get(&path).and_then(|all| until(all, self.at_s, |one| one.0).last());
         let bytes = self.bytes(path, self.at_s);
