@@ -56,3 +56,4 @@ The report says which and why; the simulated drives do not depend on the machine
 esac
 page "$verdict"
 printf '\n%s\n%s\n' "$verdict" "The report of both is in $PWD/$out/report.html"
+exit "$status"

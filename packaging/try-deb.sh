@@ -34,7 +34,7 @@ lintian --allow-root --tag-display-limit 0 --fail-on error,warning --suppress-ta
     maintainer-script-calls-systemctl "$first"
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" "$next"' EXIT
 cp -a "$base/system" "$work/system"
 mkdir "$work/system/try"
 cp "$first" "$work/system/try/first.deb"

@@ -17,7 +17,7 @@ use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::{Namespace, SERVER, vehicle_address};
 use flate2::read::GzDecoder;
 use program::agent::Agent;
-use program::links::two_wires;
+use program::links::{allow_ipv6, two_wires};
 use program::{CROSSLANE, ProgramOutput, can_drive, crosslane};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -48,6 +48,7 @@ fn neither_a_key_nor_an_address_is_in_the_archive_of_a_running_agent() {
         return;
     }
     let testbed = two_wires(["one", "two"], 20.0);
+    allow_ipv6(&testbed);
     testbed.vehicle.enter(|| select_path_manager(PathManager::UserSpace).unwrap()).unwrap();
     let folder = TempDir::new().unwrap();
     let own = crosslane(folder.path(), &["keygen", "--out", "key"]).stdout.trim().to_owned();

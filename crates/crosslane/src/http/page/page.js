@@ -3,7 +3,6 @@
 
 const PERIOD_MS = 1000;
 const ANSWER_MS = 4000;
-const WINDOW_S = 300;
 const MAX_DECISIONS = 200;
 // Connections are requested in every fifth period: a part of them costs the agent more than the status.
 const CONNECTIONS_EVERY = 5;
@@ -15,6 +14,9 @@ const source = globalThis.replay ?? {
   clock: (s) => new Date(s * 1000).toLocaleTimeString([], { hour12: false }),
   moment: () => "",
 };
+
+// Of the curves.
+const WINDOW_S = source.isRun ? 60 : 300;
 
 const $ = (selector) => document.querySelector(selector);
 

@@ -55,7 +55,7 @@ globalThis.replay = (() => {
     for (const unit of map.units) {
       const [x, y] = place(unit.position_m);
       const mark = `M${x} ${y - 9}L${x + 8} ${y + 6}L${x - 8} ${y + 6}Z`;
-      box.append(el("path", { class: "unit", d: mark }), el("text", { x: x + 11, y: y + 5 }, unit.name));
+      box.append(el("path", { class: "unit", d: mark }), el("text", { x, y: y - 12, "text-anchor": "middle" }, unit.name));
     }
     const vehicle = el("circle", { class: "vehicle", r: 7 });
     box.append(vehicle);
