@@ -277,7 +277,8 @@ impl SubflowPoller {
         if segments.is_some() && segments == self.segments {
             return false;
         }
-        let packets = interfaces.packets_beyond_loopback();
+        // While subflows carry data, nothing is saved by a second table.
+        let packets = if self.busy > 0 { None } else { interfaces.packets_beyond_loopback() };
         let moved = segments.is_none() || packets.is_none() || packets != self.packets;
         if moved {
             (self.segments, self.packets) = (segments, packets);

@@ -45,10 +45,14 @@ impl Redactor {
         let (mut redacted, mut rest) = (String::with_capacity(text.len()), text);
         while let Some(first) = rest.chars().next() {
             let length = match address(rest) {
-                Some(length) => {
+                Some((length, true)) => {
                     let found = rest[..length].to_ascii_lowercase();
                     let next = self.names.len() + 1;
                     redacted += self.names.entry(found).or_insert_with(|| format!("address-{next}"));
+                    length
+                }
+                Some((length, false)) => {
+                    redacted += &rest[..length];
                     length
                 }
                 None => {
@@ -93,9 +97,9 @@ fn without_keys(text: &str) -> String {
     redacted
 }
 
-/// Length of the address with which the text begins, if it does; addresses of this machine alone (loopback) and of
-/// none remain.
-fn address(text: &str) -> Option<usize> {
+/// Length of the address with which the text begins, if it does, and whether it is to be replaced: those of this machine
+/// alone (loopback) and of none remain.
+fn address(text: &str) -> Option<(usize, bool)> {
     let is_part = |byte: &u8| byte.is_ascii_hexdigit() || *byte == b'.' || *byte == b':';
     let longest = text.bytes().take(MAX_ADDRESS).take_while(|byte| is_part(byte)).count();
     let candidate = &text[..longest];
@@ -106,8 +110,8 @@ fn address(text: &str) -> Option<usize> {
     // A longer one first, since 10.0.0.1 is the beginning of 10.0.0.12.
     let parsed = (2..=longest).rev().find_map(|length| Some((length, candidate[..length].parse::<IpAddr>().ok()?)));
     match parsed {
-        Some((length, one)) => is_foreign(one).then_some(length),
-        None => candidate.get(..MAC_LENGTH).filter(|mac| is_mac(mac)).map(str::len),
+        Some((length, one)) => Some((length, is_foreign(one))),
+        None => candidate.get(..MAC_LENGTH).filter(|mac| is_mac(mac)).map(|mac| (mac.len(), true)),
     }
 }
 
@@ -136,7 +140,7 @@ mod tests {
 
     #[test]
     fn what_is_no_address_of_another_machine_remains() {
-        let text = "0.1.0 at 12:34:56, 127.0.0.1:9470, [::1]:1, 0.0.0.0:4760, -61.5 dBm, 5b3a0c11, std::fmt";
+        let text = "0.1.0 at 12:34:56, 127.0.0.1:9470, [::1]:1, 0.0.0.0:4760, -61.5 dBm, 5b3a0c11, 802.11p";
         assert_eq!(redact(text), text);
     }
 
