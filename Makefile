@@ -46,7 +46,7 @@ say = @printf '\n\033[1m== %s\033[0m\n' '$(1)'
 export CARGO_TERM_COLOR ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build lab demo test lint e2e e2e-openflow e2e-gre hardship results nota szilagyi torrinhas roadside tunnel conformance conformance-simulated conformance-check deadlines bpf bench clean tools tshark
+.PHONY: help build lab demo test lint e2e e2e-openflow e2e-gre e2e-deb deb hardship results nota szilagyi torrinhas roadside tunnel conformance conformance-simulated conformance-check deadlines bpf bench clean tools tshark
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -83,6 +83,13 @@ e2e-openflow: lab ## lead home addresses by OpenFlow through a real Open vSwitch
 
 e2e-gre: tools lab ## GRE tunnels to roadside units in an emulated machine whose kernel has GRE (downloads 27 MB once; some minutes)
 	@e2e/gre.sh
+
+deb: build ## a Debian package, target/deb
+	$(call say,packaging)
+	@packaging/deb.sh $(CROSSLANE)
+
+e2e-deb: build ## install, upgrade and purge the package in a booted Debian (loads 150 MB once; some minutes; as root)
+	@packaging/try-deb.sh $(CROSSLANE)
 
 hardship: tools ## hardships on real namespaces, compared with the in-kernel path manager (docs/design/hardship.md; SEEDS=1..100; default: the short form)
 	$(call say,hardships)

@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -9,7 +9,10 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::congestion_control::command as congestion_control;
 use crate::control::{agent_command, tunnel_command};
 use crate::error::{Error, Result};
-use crate::{agent, catalog, check, controller, doctor, drive, import, keygen, mptcp, output, receive, send, simulate};
+use crate::{
+    agent, bugreport, catalog, check, controller, doctor, drive, http, import, keygen, mptcp, output, receive, send,
+    simulate,
+};
 
 /// Keeps a vehicle's connections alive over all networks in reach.
 #[derive(Parser)]
@@ -55,6 +58,9 @@ enum Command {
     Drive(drive::Options),
     /// Simulate a drive: many runs in seconds, without privileges.
     Simulate(simulate::Options),
+    /// Show a recorded run on a page in the browser: a map, and what the agent's page shows, at every moment.
+    #[command(after_help = "Example:\n  crosslane view runs/pass-by")]
+    View(http::ViewOptions),
     /// Validate a scenario or an agent's configuration.
     Check {
         /// Scenario or configuration (TOML).
@@ -88,6 +94,9 @@ enum Command {
     /// Find what on this machine keeps the agent from its work, and the command that mends it; exit code 0 good,
     /// 1 warnings, 2 broken.
     Doctor(doctor::Options),
+    /// Pack what a maintainer needs to understand a fault: status, findings of `doctor`, configuration, events. Never
+    /// keys; addresses and host names only with --addresses.
+    Bugreport(bugreport::Options),
     /// The kernel's path managers, without an agent: announce, withdraw, subflows, priorities, listeners, events,
     /// endpoints, limits.
     Mptcp(mptcp::Options),
@@ -101,6 +110,9 @@ enum Command {
     Man {
         /// The command.
         command: Option<String>,
+        /// Write the pages of the program and all commands into this folder.
+        #[arg(long, value_name = "DIR", conflicts_with = "command")]
+        out: Option<PathBuf>,
     },
     /// Check that this machine can execute runs; started by `drive`.
     #[command(hide = true)]
@@ -163,6 +175,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Receive(options) => receive::run(&options),
         Command::Drive(options) => drive::run(&options),
         Command::Simulate(options) => simulate::run(&options),
+        Command::View(options) => http::view(&options).map(|()| ExitCode::SUCCESS),
         Command::Check { file, data, fix, json } => check::run(&file, data.as_deref(), fix, json),
         Command::Catalog { json } => catalog::run(json).map(|()| ExitCode::SUCCESS),
         Command::Import(options) => import::run(&options).map(|()| ExitCode::SUCCESS),
@@ -170,13 +183,15 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Tunnel(command) => tunnel_command::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Cc(command) => congestion_control::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Doctor(options) => doctor::run(&options),
+        Command::Bugreport(options) => bugreport::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Mptcp(options) => mptcp::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "crosslane", &mut script);
             output::print("printing the completion script", script).map(|()| ExitCode::SUCCESS)
         }
-        Command::Man { command } => man(command.as_deref()).map(|()| ExitCode::SUCCESS),
+        Command::Man { out: Some(folder), .. } => man_pages(&folder).map(|()| ExitCode::SUCCESS),
+        Command::Man { command, .. } => man(command.as_deref()).map(|()| ExitCode::SUCCESS),
         Command::DriveProbe { bases } => drive::probe(&bases).map(|()| ExitCode::SUCCESS),
         Command::DriveRun { plan } => drive::run_one(&plan),
     }
@@ -195,6 +210,12 @@ fn man(command: Option<&str>) -> Result<()> {
     let mut page = Vec::new();
     clap_mangen::Man::new(described).render(&mut page).map_err(|cause| Error::failure(attempt, cause))?;
     output::print(attempt, page)
+}
+
+fn man_pages(folder: &Path) -> Result<()> {
+    let attempt = || format!("writing manual pages into {}", folder.display());
+    let failed = |cause| Error::failure(attempt(), cause).with_remedy("name a folder that exists and can be written");
+    clap_mangen::generate_to(Cli::command(), folder).map_err(failed)
 }
 
 #[cfg(test)]

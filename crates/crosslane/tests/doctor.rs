@@ -229,7 +229,7 @@ fn a_group_that_may_not_probe_roadside_units_is_named() {
         return;
     }
     let mut world = World::new();
-    world.configuration += "[observe]\nvanetza = \"127.0.0.1:5051\"\n[roadside]\ninterface = \"two\"\nslots = 1\n\
+    world.configuration += "[observe]\nvanetza = \"127.0.0.1:5051\"\n[roadside]\ninterface = \"two\"\ntunnel = \"vxlan\"\nslots = 1\n\
          [[roadside.unit]]\nstation = 1\nname = \"rsu\"\naddress = \"10.80.0.1\"\ninner = \"10.81.0.2/24\"\n";
     world.expect(0, &[]);
     world.set("net/ipv4/ping_group_range", "1 0");

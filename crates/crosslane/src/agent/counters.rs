@@ -12,6 +12,9 @@ use super::config::Config;
 /// Maximum number of bytes read from the table; interfaces beyond it have no counters.
 const TABLE_BYTES: usize = 16 * 1024;
 
+/// Interface of packets that do not leave the machine.
+const LOOPBACK: &str = "lo";
+
 /// The table of interfaces of this thread's network namespace.
 pub struct InterfaceCounters {
     table: Option<File>,
@@ -60,6 +63,20 @@ impl InterfaceCounters {
         text.lines().filter_map(line).map(|(name, [received, _, sent, _])| (name.into(), [sent, received])).collect()
     }
 
+    /// Packets sent and received over all interfaces but loopback, unless that is a path's; `None`: the table cannot be
+    /// read as a whole.
+    pub fn packets_beyond_loopback(&mut self) -> Option<u64> {
+        let length = self
+            .table
+            .as_ref()
+            .map(|table| read_whole(table, &mut self.text))
+            .filter(|length| (1..TABLE_BYTES).contains(length))?;
+        let text = std::str::from_utf8(&self.text[..length]).ok()?;
+        let counts = |name: &str| name != LOOPBACK || self.names.iter().any(|path| path == LOOPBACK);
+        let packets = text.lines().filter_map(line).filter(|(name, _)| counts(name));
+        Some(packets.map(|(_, [_, received, _, sent])| received + sent).sum())
+    }
+
     fn read(&mut self) -> Vec<Sample> {
         let length = self.table.as_ref().map_or(0, |table| read_whole(table, &mut self.text));
         let text = std::str::from_utf8(&self.text[..length]).unwrap_or_default();
@@ -96,6 +113,8 @@ fn counters(text: &str) -> Option<(&str, Counters)> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     #[test]
@@ -114,6 +133,24 @@ mod tests {
     fn a_table_of_several_pages_is_read_completely() {
         let (long, mut text) = (File::open("/proc/self/smaps").unwrap(), vec![0; TABLE_BYTES]);
         assert_eq!(read_whole(&long, &mut text), TABLE_BYTES);
+    }
+
+    #[test]
+    fn packets_over_loopback_count_only_where_it_is_a_path() {
+        let mut file = tempfile::tempfile().unwrap();
+        let line = |name: &str, packets: u32| format!("{name}: 1 {packets} 0 0 0 0 0 0 1 {packets} 0 0 0 0 0 0\n");
+        write!(file, "{}{}", line("lo", 100), line("lte", 3)).unwrap();
+        let mut counters = InterfaceCounters {
+            table: Some(file),
+            names: vec!["lte".into()],
+            text: vec![0; TABLE_BYTES],
+            last: vec![Counters::default()],
+        };
+        assert_eq!(counters.packets_beyond_loopback(), Some(6));
+        counters.assign(PathId(1), "lo");
+        assert_eq!(counters.packets_beyond_loopback(), Some(206));
+        counters.table = None;
+        assert_eq!(counters.packets_beyond_loopback(), None);
     }
 
     #[test]

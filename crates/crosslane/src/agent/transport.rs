@@ -2,7 +2,7 @@
 //!
 //! One read of the kernel's TCP segment counters shows whether anything moved at
 //! all. While they do not change, the last samples still hold and no socket is
-//! queried. A subflow with bytes in flight, or whose bytes moved recently, is
+//! queried; neither while only packets over loopback move, as those of the agent's page. A subflow with bytes in flight, or whose bytes moved recently, is
 //! queried at every poll; the others when segments moved that may be theirs, as
 //! often as that is cheap. The cheaper query is used: one per socket, or a list of
 //! all sockets; the cost of both is measured in use. With many active subflows the
@@ -21,6 +21,7 @@ use crosslane_core::time::Instant;
 
 use super::Driver;
 use super::commands::Mptcp;
+use super::counters::InterfaceCounters;
 use crate::clock::processor_time;
 use crate::netlink::diag::{Diag, SocketInfo};
 
@@ -59,7 +60,9 @@ pub(super) struct SubflowPoller {
     /// When to poll next.
     pub(super) next: Instant,
     counters: Option<File>,
+    /// Segments, and packets beyond loopback, when both had changed last.
     segments: Option<[u64; 2]>,
+    packets: Option<u64>,
     moved: Instant,
     known: BTreeMap<Addresses, SubflowEntry>,
     /// When each path's last sample was passed on, and its subflow.
@@ -129,8 +132,8 @@ impl SubflowPoller {
 
     /// The repeated sample of each path if nothing moved; `None` if the subflows
     /// must be queried.
-    fn samples_if_quiet(&mut self, now: Instant) -> Option<Vec<Sample>> {
-        if self.segments_moved() {
+    fn samples_if_quiet(&mut self, now: Instant, interfaces: &mut InterfaceCounters) -> Option<Vec<Sample>> {
+        if self.segments_moved(interfaces) {
             (self.moved, self.stale) = (now, true);
         }
         if self.stale || self.busy > 0 || now >= self.repeat_at {
@@ -265,13 +268,21 @@ impl SubflowPoller {
         }
     }
 
-    /// True if TCP segments were sent or received since the last call, or the counters are unreadable.
-    fn segments_moved(&mut self) -> bool {
+    /// True if TCP segments, and packets beyond loopback, were sent or received since the last time, or the counters
+    /// are unreadable. The kernel counts a segment and its packet at different times: a change of one waits for the other.
+    fn segments_moved(&mut self, interfaces: &mut InterfaceCounters) -> bool {
         let mut text = [0; 2048];
         let read = self.counters.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
         let segments = std::str::from_utf8(&text[..read]).ok().and_then(segments);
-        let moved = segments.is_none() || segments != self.segments;
-        self.segments = segments;
+        if segments.is_some() && segments == self.segments {
+            return false;
+        }
+        // While subflows carry data, nothing is saved by a second table.
+        let packets = if self.busy > 0 { None } else { interfaces.packets_beyond_loopback() };
+        let moved = segments.is_none() || packets.is_none() || packets != self.packets;
+        if moved {
+            (self.segments, self.packets) = (segments, packets);
+        }
         moved
     }
 }
@@ -319,7 +330,7 @@ impl Driver {
 
     fn observe_subflows(&mut self) {
         let now = self.clock.now();
-        if let Some(samples) = self.poller.samples_if_quiet(now) {
+        if let Some(samples) = self.poller.samples_if_quiet(now, &mut self.counters) {
             samples.into_iter().for_each(|sample| self.handle(sample.into()));
             return;
         }

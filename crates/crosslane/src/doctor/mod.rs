@@ -3,11 +3,11 @@
 //! `--server` a connection over each.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::agent::config;
 use crate::error::Result;
@@ -69,8 +69,25 @@ impl Finding {
 /// # Errors
 /// The findings cannot be printed.
 pub fn run(options: &Options) -> Result<ExitCode> {
+    let findings = examine(options.config.as_deref(), options.server);
+    let shown = match options.json {
+        true => as_json(&findings).to_string() + "\n",
+        false if findings.is_empty() => "nothing is wrong\n".into(),
+        false => findings.iter().map(text).collect(),
+    };
+    output::print("printing the findings", shown)?;
+    Ok(ExitCode::from(verdict(&findings).1))
+}
+
+/// What the command prints with `--json`.
+pub fn report(config: Option<&Path>) -> Value {
+    as_json(&examine(config, None))
+}
+
+/// The findings, the worst first.
+fn examine(config: Option<&Path>, server: Option<SocketAddr>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let config = match options.config.as_deref().map(config::read).transpose() {
+    let config = match config.map(config::read).transpose() {
         Ok(config) => config,
         Err(fault) => {
             let why = "`crosslane agent` exits with this sentence";
@@ -88,21 +105,22 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         findings.extend(configuration::examine(config));
         findings.extend(reachability::of_gateway(config));
     }
-    findings.extend(options.server.into_iter().flat_map(|server| reachability::of_server(config.as_ref(), server)));
+    findings.extend(server.into_iter().flat_map(|server| reachability::of_server(config.as_ref(), server)));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
-    let worst = findings.first().map(|finding| finding.level);
-    let (verdict, code) = match worst {
+    findings
+}
+
+/// The verdict on them, the worst first, and the exit code.
+fn verdict(findings: &[Finding]) -> (&'static str, u8) {
+    match findings.first().map(|finding| finding.level) {
         None => ("good", 0),
         Some(Level::Warning) => ("warning", 1),
         Some(Level::Broken) => ("broken", 2),
-    };
-    let shown = match options.json {
-        true => json!({ "verdict": verdict, "findings": findings }).to_string() + "\n",
-        false if findings.is_empty() => "nothing is wrong\n".into(),
-        false => findings.iter().map(text).collect(),
-    };
-    output::print("printing the findings", shown)?;
-    Ok(ExitCode::from(code))
+    }
+}
+
+fn as_json(findings: &[Finding]) -> Value {
+    json!({ "verdict": verdict(findings).0, "findings": findings })
 }
 
 fn text(finding: &Finding) -> String {

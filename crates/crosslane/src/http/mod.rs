@@ -1,5 +1,5 @@
-//! A page and metrics of a running agent over HTTP (`docs/guide/running-agent.md`). A separate thread serves them: it
-//! asks the agent's loop for views, and has no request that changes anything.
+//! A page and metrics of a running agent over HTTP (`docs/guide/running-agent.md`), and the same page of a recorded run.
+//! A separate thread serves an agent's: it asks the agent's loop for views, and has no request that changes anything.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -14,12 +14,16 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::error::{Error, Result};
+use crate::output;
 
 pub mod metrics;
+mod replay;
 mod respond;
 mod views;
 
-use respond::respond;
+pub use replay::Options as ViewOptions;
+use replay::Replay;
+use respond::{Source, respond};
 use views::Views;
 pub use views::{Signals, View};
 
@@ -46,19 +50,16 @@ impl HttpServer {
     /// # Errors
     /// The address is in use or not this machine's; or there is no thread.
     pub fn start(listen: SocketAddr) -> Result<HttpServer> {
-        let failed = |cause: io::Error| {
-            let remedy = "end the process that listens there, or set http.listen to a free port of this machine";
-            Error::failure(format!("listening for HTTP on {listen}"), cause).with_remedy(remedy)
-        };
-        let listener = TcpListener::bind(listen).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
+        let remedy = "end the process that listens there, or set http.listen to a free port of this machine";
+        let failed = |cause: io::Error| failure(listen, cause, remedy);
+        let listener = bind(listen).map_err(failed)?;
         let (sender, views) = mpsc::channel(MAX_VIEWS);
         let (end, ended) = oneshot::channel::<()>();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let serve = async move {
             let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
             tokio::select! {
-                () = accept(listener, Arc::new(Views::new(sender))) => {}
+                () = accept(listener, Arc::new(Source::Agent(Views::new(sender)))) => {}
                 _ = ended => {}
             }
         };
@@ -72,15 +73,47 @@ impl HttpServer {
     }
 }
 
-async fn accept(listener: tokio::net::TcpListener, views: Arc<Views>) {
+/// `crosslane view`: serves the page of a recorded run until Ctrl-C.
+///
+/// # Errors
+/// The folder is cut short, or the address is in use or not this machine's.
+pub fn view(options: &ViewOptions) -> Result<()> {
+    let replay = Replay::open(&options.run)?;
+    let remedy = "end the process that listens there, or name another port by --listen";
+    let failed = |cause: io::Error| failure(options.listen, cause, remedy);
+    let listener = bind(options.listen).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let shown = format!("http://{address}/ shows {} until Ctrl-C\n", options.run.display());
+    output::print("printing the page's address", shown)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
+        tokio::select! {
+            () = accept(listener, Arc::new(Source::Run(replay))) => Ok(()),
+            ended = tokio::signal::ctrl_c() => ended.map_err(failed),
+        }
+    })
+}
+
+fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(listen)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn failure(listen: SocketAddr, cause: io::Error, remedy: &str) -> Error {
+    Error::failure(format!("listening for HTTP on {listen}"), cause).with_remedy(remedy)
+}
+
+async fn accept(listener: tokio::net::TcpListener, source: Arc<Source>) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     while let Ok(place) = places.clone().acquire_owned().await {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let views = views.clone();
+                let source = source.clone();
                 tokio::spawn(async move {
                     // A client that is slow, or that sends no request, loses its connection.
-                    let _ = tokio::time::timeout(MAX_CONNECTION_TIME, serve(stream, views)).await;
+                    let _ = tokio::time::timeout(MAX_CONNECTION_TIME, serve(stream, source)).await;
                     drop(place);
                 });
             }
@@ -91,13 +124,13 @@ async fn accept(listener: tokio::net::TcpListener, views: Arc<Views>) {
 }
 
 /// Serves one request. A connection that stays open would keep its place from other clients.
-async fn serve(stream: TcpStream, views: Arc<Views>) -> Result<(), hyper::Error> {
+async fn serve(stream: TcpStream, source: Arc<Source>) -> Result<(), hyper::Error> {
     let Ok(local) = stream.local_addr() else { return Ok(()) };
     let mut protocol = http1::Builder::new();
     protocol.keep_alive(false).header_read_timeout(None).max_buf_size(MAX_HEAD_BYTES);
     let service = service_fn(move |request| {
-        let views = views.clone();
-        async move { Ok::<_, std::convert::Infallible>(respond(&views, local.ip(), &request).await) }
+        let source = source.clone();
+        async move { Ok::<_, std::convert::Infallible>(respond(&source, local.ip(), &request).await) }
     });
     protocol.serve_connection(TokioIo::new(stream), service).await
 }

@@ -10,12 +10,26 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 
 use super::metrics;
+use super::replay::Replay;
 use super::views::Views;
 use crate::error::Error;
 
 const HTML: (&str, &str) = ("text/html; charset=utf-8", include_str!("page/page.html"));
 const CSS: (&str, &str) = ("text/css; charset=utf-8", include_str!("page/page.css"));
 const JS: (&str, &str) = ("text/javascript; charset=utf-8", include_str!("page/page.js"));
+
+/// The page of a recorded run is the same with one more script, which comes first.
+const REPLAY_JS: (&str, &str) = ("text/javascript; charset=utf-8", include_str!("page/replay.js"));
+const OWN_SCRIPT: &str = "<script src=\"/page.js\" defer></script>";
+const REPLAY_SCRIPT: &str = "<script src=\"/replay.js\" defer></script>\n";
+
+/// What the page shows.
+pub(super) enum Source {
+    /// A running agent.
+    Agent(Views),
+    /// A recorded run.
+    Run(Replay),
+}
 
 /// With every response: a page runs only its own script, nothing is stored, and no other site may use it.
 const HEADERS: [(HeaderName, &str); 5] = [
@@ -34,8 +48,8 @@ const HEADERS: [(HeaderName, &str); 5] = [
 type Content = Result<(&'static str, Bytes), (StatusCode, Error)>;
 
 /// The response to a request that arrived at a local address.
-pub(super) async fn respond<B>(views: &Views, local: IpAddr, request: &Request<B>) -> Response<Full<Bytes>> {
-    let (status, (kind, body)) = match content(views, local, request).await {
+pub(super) async fn respond<B>(source: &Source, local: IpAddr, request: &Request<B>) -> Response<Full<Bytes>> {
+    let (status, (kind, body)) = match content(source, local, request).await {
         Ok(content) => (StatusCode::OK, content),
         Err((status, fault)) => (status, ("text/plain; charset=utf-8", format!("{fault}\n").into())),
     };
@@ -50,11 +64,8 @@ pub(super) async fn respond<B>(views: &Views, local: IpAddr, request: &Request<B
     response
 }
 
-async fn content<B>(views: &Views, local: IpAddr, request: &Request<B>) -> Content {
-    let rejected = |status, cause: String, remedy: &str| {
-        let attempt = format!("requesting {} over HTTP", request.uri().path());
-        Err((status, Error::usage(attempt, cause, remedy)))
-    };
+async fn content<B>(source: &Source, local: IpAddr, request: &Request<B>) -> Content {
+    let rejected = |status, cause: String, remedy: &str| rejection(request, status, cause, remedy);
     if !is_addressed(request, local) {
         let remedy = "request the agent's address or localhost";
         return rejected(
@@ -67,10 +78,24 @@ async fn content<B>(views: &Views, local: IpAddr, request: &Request<B>) -> Conte
         let cause = format!("{} is no method that only reads", request.method());
         return rejected(StatusCode::METHOD_NOT_ALLOWED, cause, "use GET");
     }
-    let found = match request.uri().path() {
-        "/" => Some(fixed(HTML)),
-        "/page.css" => Some(fixed(CSS)),
-        "/page.js" => Some(fixed(JS)),
+    match (request.uri().path(), source) {
+        ("/", Source::Agent(_)) => Ok(fixed(HTML)),
+        ("/", Source::Run(_)) => Ok((HTML.0, HTML.1.replace(OWN_SCRIPT, &[REPLAY_SCRIPT, OWN_SCRIPT].concat()).into())),
+        ("/page.css", _) => Ok(fixed(CSS)),
+        ("/page.js", _) => Ok(fixed(JS)),
+        ("/replay.js", Source::Run(_)) => Ok(fixed(REPLAY_JS)),
+        (path, Source::Run(replay)) => match replay.answer(path, request.uri().query().unwrap_or_default()) {
+            Some(answer) => answer.map(|value| json(&value)).map_err(|fault| (StatusCode::NOT_FOUND, fault)),
+            None => rejected(StatusCode::NOT_FOUND, "there is no such page".into(), "request /"),
+        },
+        (path, Source::Agent(views)) => of_agent(views, path, request).await,
+    }
+}
+
+/// A view of a running agent.
+async fn of_agent<B>(views: &Views, path: &str, request: &Request<B>) -> Content {
+    let rejected = |status, cause: String, remedy: &str| rejection(request, status, cause, remedy);
+    let found = match path {
         "/metrics" => views.status().await.map(|status| (metrics::TYPE, metrics::encode(status).into())),
         "/api/state" => views.status().await.map(|status| json(&*status)),
         "/api/signals" => views.signals().await.map(|signals| json(&signals)),
@@ -88,6 +113,11 @@ async fn content<B>(views: &Views, local: IpAddr, request: &Request<B>) -> Conte
         Some(content) => Ok(content),
         None => rejected(StatusCode::SERVICE_UNAVAILABLE, "the agent does not answer".into(), "repeat it later"),
     }
+}
+
+fn rejection<B>(request: &Request<B>, status: StatusCode, cause: String, remedy: &str) -> Content {
+    let attempt = format!("requesting {} over HTTP", request.uri().path());
+    Err((status, Error::usage(attempt, cause, remedy)))
 }
 
 fn fixed((kind, text): (&'static str, &'static str)) -> (&'static str, Bytes) {
@@ -125,9 +155,9 @@ mod tests {
             request = request.header("host", *host);
         }
         let request = request.body(()).unwrap();
-        let views = Views::new(mpsc::channel(1).0);
+        let source = Source::Agent(Views::new(mpsc::channel(1).0));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(respond(&views, local.parse().unwrap(), &request)).status().as_u16()
+        runtime.block_on(respond(&source, local.parse().unwrap(), &request)).status().as_u16()
     }
 
     #[test]
@@ -167,8 +197,13 @@ mod tests {
     }
 
     #[test]
+    fn the_page_of_a_run_has_one_more_script() {
+        assert_eq!(HTML.1.matches(OWN_SCRIPT).count(), 1);
+    }
+
+    #[test]
     fn a_first_view_is_small() {
-        let bytes: usize = [HTML, CSS, JS].iter().map(|(_, text)| text.len()).sum();
+        let bytes: usize = [HTML, CSS, JS, REPLAY_JS].iter().map(|(_, text)| text.len()).sum();
         assert!(bytes < 60_000, "{bytes} bytes, without the state and 64 connections, which take less than 100 kB");
     }
 }

@@ -1,12 +1,22 @@
-// The page of a running agent. It requests the status once a second and changes nothing.
+// The page of a running agent, or of a recorded run (replay.js). It requests the status once a second and changes nothing.
 "use strict";
 
 const PERIOD_MS = 1000;
 const ANSWER_MS = 4000;
-const WINDOW_S = 300;
 const MAX_DECISIONS = 200;
 // Connections are requested in every fifth period: a part of them costs the agent more than the status.
 const CONNECTIONS_EVERY = 5;
+
+// Times are in s. A recorded run has its own.
+const source = globalThis.replay ?? {
+  isRun: false,
+  now: () => Date.now() / 1000,
+  clock: (s) => new Date(s * 1000).toLocaleTimeString([], { hour12: false }),
+  moment: () => "",
+};
+
+// Of the curves.
+const WINDOW_S = source.isRun ? 60 : 300;
 
 const $ = (selector) => document.querySelector(selector);
 
@@ -24,7 +34,7 @@ function nothing() {
 
 // An element; all text is set as text, since names and reasons come from other programs.
 function el(tag, attributes, ...children) {
-  const svg = ["svg", "path", "line", "rect", "title"].includes(tag);
+  const svg = ["svg", "path", "line", "rect", "title", "circle", "text"].includes(tag);
   const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes ?? {})) made.setAttribute(name, value);
   made.append(...children.filter((child) => child !== null));
@@ -53,7 +63,6 @@ function span(s) {
 }
 
 const measured = (value, unit) => (value === null || value === undefined ? "–" : `${value.toFixed(1)} ${unit}`);
-const clock = (s) => new Date(s * 1000).toLocaleTimeString([], { hour12: false });
 
 // ---- curves ----
 
@@ -94,7 +103,7 @@ function bar(count, most, kind) {
 // Adds what a status says to what is known: signals, rates, decisions.
 function learn(status, now) {
   if (known.pid !== status.pid || status.uptime_s < known.uptimeS) {
-    const isFirst = known.pid === null;
+    const isFirst = known.pid === null || source.isRun;
     known = nothing();
     after = null;
     period = 0;
@@ -142,7 +151,8 @@ function show(status, now) {
   document.title = `Crosslane: ${status.paths.filter((path) => path.state === "active").map((path) => path.path).join(", ") || "no active path"}`;
   const strategy = status.strategy ? `${status.strategy}, mode ${status.mode}` : "gateway";
   const preferred = status.preferred ? `, ${status.preferred.path} preferred by request` : "";
-  $("#agent").textContent = `agent ${status.pid} of ${status.version}, up ${span(status.uptime_s)}; ${strategy}${preferred}`;
+  const agent = source.isRun ? `${status.configuration}, recorded` : `agent ${status.pid} of ${status.version}, up ${span(status.uptime_s)}`;
+  $("#agent").textContent = `${agent}; ${strategy}${preferred}`;
   const problems = status.problems.map((problem) => el("li", { class: "problem" }, problem));
   $("#problems").hidden = problems.length === 0;
   $("#problems ul").replaceChildren(...problems);
@@ -192,7 +202,7 @@ function showVolumes(paths) {
 }
 
 function showDecisions() {
-  const item = (one) => el("li", {}, el("time", {}, clock(one.at)),
+  const item = (one) => el("li", {}, el("time", {}, source.clock(one.at)),
     ...(one.path ? [el("strong", {}, one.path), ` ${one.verb} `, el("strong", { class: one.to }, one.to), `: ${one.text} `] : [one.text]),
     el("span", { class: "soft" }, one.rule ? `(${one.rule})` : ""));
   const list = $("#decisions ol");
@@ -241,18 +251,18 @@ function contact(text, kind) {
 }
 
 async function look() {
-  const status = await get("/api/state");
-  const now = Date.now() / 1000;
+  const [now, moment] = [source.now(), source.moment()];
+  const status = await get(`/api/state${moment}`);
   learn(status, now);
   if (!known.signalsAsked) {
-    learnSignals(await get("/api/signals"), now);
-    known.signalsAsked = true;
+    learnSignals(await get(`/api/signals${moment}`), now);
+    known.signalsAsked = !source.isRun;
   }
   show(status, now);
   if (period++ % CONNECTIONS_EVERY === 0) {
-    showConnections(await get(`/api/connections${after === null ? "" : `?after=${after}`}`), status.connections);
+    showConnections(await get(`/api/connections${after === null ? moment : `?after=${after}`}`), status.connections);
   }
-  contact("live", "live");
+  contact(source.isRun ? "recorded" : "live", "live");
   $("#contact").title = "";
   lostAt = null;
 }
@@ -263,8 +273,8 @@ async function watch() {
     try {
       await look();
     } catch (fault) {
-      lostAt ??= Date.now() / 1000;
-      contact(`agent lost since ${clock(lostAt)}; trying again`, "lost");
+      lostAt ??= source.now();
+      contact(`${source.isRun ? "program" : "agent"} lost since ${source.clock(lostAt)}; trying again`, "lost");
       $("#contact").title = fault.message;
     }
   }

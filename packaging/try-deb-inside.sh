@@ -1,0 +1,114 @@
+#!/bin/sh
+# The steps of try-deb.sh, as a unit of the booted Debian.
+set -eu
+export DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin
+
+step() { echo "== $1"; }
+
+# Everything that a package could leave: files outside of what dpkg and the system write at run time, users, groups,
+# rules, tables, settings of the network, and units that failed.
+state() {
+    find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /try -o -path /var/log \
+        -o -path /var/lib/dpkg -o -path /var/cache -o -path /var/lib/systemd \) -prune -o -print | sort
+    cat /etc/passwd /etc/group
+    ip -4 rule show
+    ip -4 route show table all
+    grep -r . /proc/sys/net/mptcp /proc/sys/net/ipv4/conf 2> /dev/null | sort
+    systemctl list-unit-files --no-legend 'crosslane*' || true
+}
+
+# Waits at most 10 s until a command succeeds.
+until_true() {
+    for _ in $(seq 100); do
+        if "$@" > /dev/null 2>&1; then return 0; fi
+        sleep 0.1
+    done
+    echo "FAILED: $*"
+    journalctl --no-pager -n 20 -u crosslane-agent 2> /dev/null || true
+    return 1
+}
+
+number=0
+for interface in wwan0 wwan1 wlan0; do
+    ip link add "$interface" type veth peer name "far$number"
+    ip link set "far$number" up
+    ip address add "192.0.2.$((2 + 16 * number))/28" dev "$interface"
+    ip link set "$interface" up
+    ip route add default via "192.0.2.$((1 + 16 * number))" dev "$interface" metric "$((100 + number))"
+    number=$((number + 1))
+done
+ip link set lo up
+state > /try/before
+
+step 'install'
+dpkg -i /try/first.deb
+crosslane --version
+for page in /usr/share/man/man1/crosslane*.1.gz; do
+    complaint=$(LC_ALL=C.UTF-8 MANROFFSEQ= man --warnings -E UTF-8 -l -Tutf8 -Z "$page" 2>&1 > /dev/null)
+    [ -z "$complaint" ] || { echo "FAILED: $page: $complaint"; exit 1; }
+done
+bash -n /usr/share/bash-completion/completions/crosslane
+systemctl is-enabled crosslane-agent.service && { echo 'FAILED: enabled without a configuration'; exit 1; }
+
+step 'configure and start: the commands of the guide'
+cp /usr/share/doc/crosslane/examples/bus.toml /etc/crosslane/agent.toml
+crosslane check /etc/crosslane/agent.toml
+began=$(date +%s)
+systemctl enable --now crosslane-agent
+until_true crosslane status
+[ "$(cat /proc/sys/net/mptcp/pm_type)" = 1 ]
+# The first managed connection, of a program that asks for MPTCP: from one address of this machine to another.
+cat > /try/connect.py << 'PYTHON'
+import socket, time
+listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262)
+listener.bind(("192.0.2.2", 7411)); listener.listen()
+client = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262)
+client.connect(("192.0.2.2", 7411)); peer = listener.accept()[0]
+while True:
+    client.send(b"x"); peer.recv(1); time.sleep(0.2)
+PYTHON
+python3 /try/connect.py &
+connection=$!
+managed() { crosslane connections --json | grep -q token; }
+until_true managed
+echo "installed and managing a connection $(($(date +%s) - began)) s after the start"
+crosslane status
+
+step 'dispatcher'
+/usr/lib/NetworkManager/dispatcher.d/60-crosslane wwan1 up
+IFACE=wwan0 /usr/lib/networkd-dispatcher/routable.d/60-crosslane
+/usr/lib/NetworkManager/dispatcher.d/60-crosslane lo up
+[ "$(ip -4 rule show priority 16800 | wc -l)" = 2 ]
+ip -4 route get 198.51.100.1 from 192.0.2.18 | grep -q 'dev wwan1'
+ip -4 route get 198.51.100.1 from 192.0.2.2 | grep -q 'dev wwan0'
+ip link set wwan1 down
+/usr/lib/NetworkManager/dispatcher.d/60-crosslane wwan1 down
+ip address flush dev wwan1
+/usr/lib/NetworkManager/dispatcher.d/60-crosslane wwan1 down
+[ "$(ip -4 rule show priority 16800 | wc -l)" = 1 ]
+ip link set wwan1 up
+ip address add 192.0.2.18/28 dev wwan1
+ip route add default via 192.0.2.17 dev wwan1 metric 101
+/usr/lib/NetworkManager/dispatcher.d/60-crosslane wwan1 up
+
+step 'upgrade: the agent restarts with the configuration that is there'
+former=$(systemctl show -P MainPID crosslane-agent)
+dpkg -i /try/next.deb
+until_true managed
+[ "$(systemctl show -P MainPID crosslane-agent)" != "$former" ]
+[ "$(systemctl show -P NRestarts crosslane-agent)" = 0 ]
+
+step 'a drop-in'
+mkdir -p /etc/systemd/system/crosslane-agent.service.d
+cp /usr/share/crosslane/crosslane-agent.service.d/*.conf /etc/systemd/system/crosslane-agent.service.d/
+systemctl daemon-reload
+systemd-analyze verify crosslane-agent.service crosslane-controller.service
+
+step 'remove and purge'
+dpkg -r crosslane
+[ -e /etc/crosslane/agent.toml ] || { echo 'FAILED: remove deletes the configuration'; exit 1; }
+kill "$connection"
+dpkg -P crosslane
+state > /try/after
+diff /try/before /try/after || { echo 'FAILED: purge leaves what diff shows'; exit 1; }
+touch /try/passed

@@ -1,0 +1,60 @@
+#!/bin/sh
+# try-deb.sh [PROGRAM]: installs, upgrades, removes and purges the package in a booted Debian (debootstrap in
+# systemd-nspawn), and compares files, users, rules and settings before and after. As root; loads Debian once, 150 MB.
+set -eu
+cd "$(dirname "$0")/.."
+program=${1:-target/release/crosslane}
+base=target/deb/debian
+suite=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+
+skip() {
+    echo "e2e-deb: skipped: $1"
+    exit 0
+}
+[ "$(id -u)" = 0 ] || skip 'it needs root'
+for tool in debootstrap systemd-nspawn dpkg-deb lintian; do
+    command -v "$tool" > /dev/null || skip "$tool is missing; on Debian: apt-get install debootstrap systemd-container dpkg lintian"
+done
+
+if [ ! -e "$base/ready" ]; then
+    mkdir -p "$base"
+    debootstrap --variant=minbase --include=systemd,systemd-sysv,dbus,iproute2,man-db,procps,python3 "$suite" "$base/system" > "$base/log" ||
+        skip "Debian cannot be loaded; $base/log says why"
+    touch "$base/ready"
+fi
+
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+for one in "$version" "$version+next"; do
+    packaging/deb.sh "$program" "$one"
+done
+first=$(ls target/deb/crosslane_"$version"_*.deb)
+next=$(ls target/deb/crosslane_"$version"+next_*.deb)
+# Not an upload to Debian; `systemctl disable` has no other form.
+lintian --allow-root --tag-display-limit 0 --fail-on error,warning --suppress-tags \
+    maintainer-script-calls-systemctl "$first"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work" "$next"' EXIT
+cp -a "$base/system" "$work/system"
+mkdir "$work/system/try"
+cp "$first" "$work/system/try/first.deb"
+cp "$next" "$work/system/try/next.deb"
+cp packaging/try-deb-inside.sh "$work/system/try/try.sh"
+cat > "$work/system/etc/systemd/system/try.service" << 'UNIT'
+[Unit]
+After=network.target
+SuccessAction=exit-force
+FailureAction=exit-force
+[Service]
+Type=oneshot
+ExecStart=/bin/sh /try/try.sh
+StandardOutput=file:/try/log
+StandardError=inherit
+TimeoutStartSec=300
+UNIT
+mkdir -p "$work/system/etc/systemd/system/multi-user.target.wants"
+ln -s ../try.service "$work/system/etc/systemd/system/multi-user.target.wants/try.service"
+systemd-nspawn --quiet --directory="$work/system" --private-network --register=no --keep-unit --boot > "$work/console" 2>&1 || true
+cat "$work/system/try/log" 2> /dev/null || cat "$work/console"
+[ -e "$work/system/try/passed" ] || { echo 'e2e-deb: FAILED'; exit 1; }
+echo 'e2e-deb: passed'
