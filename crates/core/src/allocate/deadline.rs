@@ -61,8 +61,7 @@ crate::parameters! {
     }
 }
 
-/// Time between two evaluations of the plan, in s: a path that waits must be able to
-/// wait until the next one.
+/// A path that waits must be able to wait until the next evaluation, in s.
 const EVALUATION_S: f64 = 0.02;
 /// Initial congestion window, in bytes (RFC 6928: 10 segments).
 const INITIAL_WINDOW_BYTES: f64 = 14_240.0;
@@ -94,6 +93,8 @@ const BACKLOG_FIRST: f64 = 262_144.0;
 #[derive(Clone, Debug, Default)]
 pub struct Deadline {
     params: Params,
+    /// Whether data on one path waits for no other's.
+    is_unordered: bool,
     /// Whether each path carries.
     on: Vec<bool>,
     suspensions: Suspensions,
@@ -138,6 +139,11 @@ impl Deadline {
     /// demand exists.
     pub fn new(params: Params) -> Deadline {
         Deadline { params, backlog_rtts: params.backlog_rtts[0], ..Deadline::default() }
+    }
+
+    /// The same for a connection on each path: none delays the others, so none is suspended.
+    pub fn without_ordering(params: Params) -> Deadline {
+        Deadline { is_unordered: true, ..Deadline::new(params) }
     }
 
     /// The good paths, the cheapest first, without suspended ones and those without a
@@ -324,8 +330,7 @@ impl Deadline {
             let Some(peak) = source.history.peak() else { return BACKLOG_FIRST };
             let rtt_s = source.history.min_rtt().as_secs_f64();
             let limit = peak * (rtt_s * self.backlog_rtts).max(rtt_s + burst_s);
-            // The first data on a higher-cost path may wait for its start, and all
-            // later data waits for it at the peer.
+            // Later data waits at the peer for the first on a higher-cost path.
             let started = source.history.started_bytes().filter(|_| place > 0);
             started.map_or(limit, |bytes| limit.min(2.0 * bytes as f64))
         };
@@ -367,7 +372,9 @@ impl Allocator for Deadline {
         let due = self.due(now, demand, &sources);
         self.admit(now, demand, &sources, &due);
         let mut carry = self.plan(&sources, if self.is_learning(now, demand, &sources) { &[] } else { &due });
-        self.suspend(now, &sources, &mut carry);
+        if !self.is_unordered {
+            self.suspend(now, &sources, &mut carry);
+        }
         self.pause_late_paths(now, demand, &sources, &mut carry);
         let was = core::mem::replace(&mut self.on, vec![false; paths.len()]);
         for (source, carry) in sources.iter().zip(carry) {
