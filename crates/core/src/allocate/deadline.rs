@@ -287,7 +287,6 @@ impl Deadline {
         }
     }
 
-    /// Suspends a path that delays the others.
     fn suspend(&mut self, now: Instant, sources: &[Source], carry: &mut [bool]) {
         let carrying = sources.iter().zip(carry.iter()).filter(|(_, carries)| **carries);
         let carrying: Vec<_> = carrying.map(|(source, _)| (source.place, source.history)).collect();
@@ -299,7 +298,7 @@ impl Deadline {
     }
 
     /// A path gets no more data while its next bytes would arrive after the earliest
-    /// deadline, and sooner over another active path.
+    /// deadline, and sooner over another active path; unordered, if that one is in time.
     fn pause_late_paths(&self, now: Instant, demand: &Demand, sources: &[Source], carry: &mut [bool]) {
         let Some(first) = demand.objects.first() else { return };
         let left_s = first.deadline.as_secs_f64() - now.as_secs_f64();
@@ -311,7 +310,8 @@ impl Deadline {
         };
         let arrivals: Vec<Option<(bool, f64)>> = sources.iter().zip(carry.iter()).map(arrival_s).collect();
         let soonest_s = arrivals.iter().flatten().map(|(_, at_s)| *at_s).fold(f64::INFINITY, f64::min);
-        for (carries, arrival) in carry.iter_mut().zip(arrivals) {
+        let is_late = self.is_unordered && soonest_s > left_s;
+        for (carries, arrival) in carry.iter_mut().zip(arrivals).filter(|_| !is_late) {
             *carries &= !arrival.is_some_and(|(queues, at_s)| queues && at_s > left_s.max(soonest_s));
         }
     }
@@ -322,7 +322,7 @@ impl Deadline {
         let queueing = |source: &Source| source.history.queueing() > QUEUEING_RATIO;
         let step = if carrying().any(queueing) { -BACKLOG_STEP } else { BACKLOG_STEP };
         self.backlog_rtts = (self.backlog_rtts + step).min(max).max(min);
-        // The scheduler gives a path one burst at a time, and later data waits for it.
+        // Later data waits for a burst of the scheduler.
         let burst_s = |source: &Source| Some(BURST_BYTES / source.history.mean_rate(0.0)?.max(1.0));
         let together = carrying().count() > 1;
         let burst_s = carrying().filter(|_| together).filter_map(burst_s).fold(0.0, f64::max).min(MAX_BURST_S);

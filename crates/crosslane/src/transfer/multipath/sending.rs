@@ -23,6 +23,8 @@ use crate::clock::Clock;
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Longest wait before `stop` is checked again.
 const IDLE_INTERVAL: Duration = Duration::from_millis(50);
+/// Longest wait for the receiver to read the last bytes.
+const END_TIMEOUT: Duration = Duration::from_secs(3);
 /// A transfer without any connection fails after this time.
 const GIVE_UP: Duration = Duration::from_secs(60);
 
@@ -131,8 +133,26 @@ impl Sending<'_> {
             }
             self.wait()?;
         }
+        if !stop.load(Ordering::Relaxed) {
+            self.end()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the streams and waits until the receiver has read them: unread replies would reset a connection that is
+    /// closed before.
+    fn end(&mut self) -> Result<(), TransferError> {
+        let until = self.clock.now() + END_TIMEOUT;
         for open in self.links.iter().filter_map(|link| link.open.as_ref()) {
             let _ = open.socket.shutdown(Shutdown::Write);
+        }
+        let mut buffer = [0; 4096];
+        while self.links.iter().any(|link| link.open.is_some()) && self.clock.now() < until {
+            for link in &mut self.links {
+                let read = link.open.as_ref().map(|open| connection::read_some(&open.socket, &mut buffer));
+                link.open.take_if(|_| matches!(read, Some(Err(_))));
+            }
+            self.wait()?;
         }
         Ok(())
     }
