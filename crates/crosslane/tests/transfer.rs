@@ -8,12 +8,12 @@ mod receiver;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
-use std::thread::{ScopedJoinHandle, scope, sleep, spawn};
+use std::thread::{scope, sleep};
 use std::time::Duration;
 
 use crosslane::clock::Clock;
@@ -350,72 +350,6 @@ fn a_receiver_of_the_former_version_is_named() {
             "version 1 of the transfer, where this program has version 2, at byte 0 of the stream; check that";
         assert!(output.stderr.contains(message), "{output:?}");
     });
-}
-
-/// Connects a sender to the receiver that `target` names, until the sender ends; the n-th connection breaks
-/// after so many bytes from the sender.
-fn relay(
-    sender: &ScopedJoinHandle<'_, ProgramOutput>,
-    listener: &TcpListener,
-    limits: &[u64],
-    mut target: impl FnMut(usize) -> String,
-) {
-    listener.set_nonblocking(true).unwrap();
-    let mut count = 0;
-    while !sender.is_finished() {
-        let Ok((from, _)) = listener.accept() else {
-            sleep(Duration::from_millis(5));
-            continue;
-        };
-        from.set_nonblocking(false).unwrap();
-        let limit = limits.get(count).copied().unwrap_or(u64::MAX);
-        let onward = TcpStream::connect(target(count)).unwrap();
-        count += 1;
-        let (mut back_from, mut back_to) = (onward.try_clone().unwrap(), from.try_clone().unwrap());
-        // It ends with the connection.
-        spawn(move || drop(std::io::copy(&mut back_from, &mut back_to)));
-        drop(std::io::copy(&mut (&from).take(limit), &mut &onward));
-        for stream in [&from, &onward] {
-            drop(stream.shutdown(if limit == u64::MAX { Shutdown::Write } else { Shutdown::Both }));
-        }
-    }
-}
-
-#[test]
-fn a_connection_that_breaks_is_opened_again_and_the_transfer_goes_on() {
-    let workdir = workdir(&[("big", BIG)]);
-    let receiver = Receiver::start(workdir.path());
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let to = listener.local_addr().unwrap().to_string();
-    scope(|scope| {
-        let sender = scope.spawn(|| send(workdir.path(), &to, &["big"], &["--json"]));
-        relay(&sender, &listener, &[5_000_000, 9_000_000], |_| receiver.address.clone());
-        let output = sender.join().unwrap();
-        assert_eq!((output.code, outcomes(&output)), (Some(0), vec!["stored".to_owned()]), "{output:?}");
-        assert!(output.stderr.contains("the connection: its connection broke"), "{output:?}");
-    });
-    assert!(fs::read(workdir.path().join("in/big")).unwrap() == content("big", BIG));
-}
-
-#[test]
-fn a_receiver_that_is_killed_and_started_again_gets_everything() {
-    let workdir = workdir(&[("big", BIG)]);
-    let mut receiver = Some(Receiver::start(workdir.path()));
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let to = listener.local_addr().unwrap().to_string();
-    scope(|scope| {
-        let sender = scope.spawn(|| send(workdir.path(), &to, &["big"], &["--json"]));
-        relay(&sender, &listener, &[5_000_000], |count| {
-            if count == 1 {
-                drop(receiver.take());
-                receiver = Some(Receiver::start(workdir.path()));
-            }
-            receiver.as_ref().unwrap().address.clone()
-        });
-        let output = sender.join().unwrap();
-        assert_eq!((output.code, outcomes(&output)), (Some(0), vec!["stored".to_owned()]), "{output:?}");
-    });
-    assert!(fs::read(workdir.path().join("in/big")).unwrap() == content("big", BIG));
 }
 
 #[test]

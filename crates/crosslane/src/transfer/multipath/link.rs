@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use crosslane_core::path::Transport;
 use crosslane_core::time::Instant;
+use crosslane_core::transfer::Late;
 use crosslane_core::transfer::multipath::frame::{Greeting, Replies};
 use nix::poll::{PollFd, PollFlags};
 use socket2::Socket;
 
 use super::super::{TransferError, connection};
-use super::sending::{How, Path};
 
 /// An attempt to connect ends after this time.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -21,6 +21,26 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// The same after this many failures in a row.
 const SLOW_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 const QUICK_RETRIES: u32 = 20;
+
+/// A path of the transfer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Path {
+    /// Its interface; `None`: chosen by the routing table.
+    pub interface: Option<String>,
+    /// Its price of a byte, in any unit that is the same for all paths.
+    pub unit_cost: f64,
+}
+
+/// Options of the connections.
+#[derive(Clone, Copy, Debug)]
+pub struct How<'a> {
+    /// Addresses of the receiver, at least one; the next is tried when one does not answer.
+    pub targets: &'a [SocketAddr],
+    /// Congestion control; `None`: the kernel's default.
+    pub congestion: Option<&'a str>,
+    /// What to do with an object past its deadline.
+    pub late: Late,
+}
 
 /// A path's connection.
 pub(super) struct Link<'a> {

@@ -2,20 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
-use std::net::{Shutdown, SocketAddr};
+use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crosslane_core::time::Instant;
+use crosslane_core::transfer::Abandoned;
 use crosslane_core::transfer::multipath::frame::{self, Greeting, Reply};
 use crosslane_core::transfer::multipath::sender::{Sender, Write};
-use crosslane_core::transfer::{Abandoned, Late};
 use nix::poll::PollFd;
 use sha2::{Digest, Sha256};
 
 use super::super::sending::{News, Object, Source};
 use super::super::{PREFACE_TIMEOUT, TransferError, connection, printable};
 use super::link::Link;
+pub use super::link::{How, Path};
 use super::random;
 use crate::clock::Clock;
 
@@ -30,26 +31,6 @@ const GIVE_UP: Duration = Duration::from_secs(60);
 
 const SEND_AGAIN: &str = "check that the receiver runs and a path to it is up, and send again";
 const NO_RECEIVER: &str = "check that `crosslane receive` listens there and has room for another sender";
-
-/// A path of the transfer.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Path {
-    /// Its interface; `None`: chosen by the routing table.
-    pub interface: Option<String>,
-    /// Its price of a byte, in any unit that is the same for all paths.
-    pub unit_cost: f64,
-}
-
-/// Options of the connections.
-#[derive(Clone, Copy, Debug)]
-pub struct How<'a> {
-    /// Addresses of the receiver, at least one; the next is tried when one does not answer.
-    pub targets: &'a [SocketAddr],
-    /// Congestion control; `None`: the kernel's default.
-    pub congestion: Option<&'a str>,
-    /// What to do with an object past its deadline.
-    pub late: Late,
-}
 
 /// Sends the source's objects over these paths, the preferred one first, until there are no more and the
 /// receiver has confirmed each, or `stop` is set. An abandoned object needs no confirmation. A connection that
