@@ -72,6 +72,7 @@ fn a_connection_that_breaks_is_opened_again_and_the_transfer_goes_on() {
         assert_eq!(output.code, Some(0), "{output:?}");
         assert!(output.stderr.contains("the connection: its connection broke"), "{output:?}");
     });
+    assert!(!receiver.end().contains("in/big.part"), "the file is whole");
     assert!(fs::read(workdir.path().join("in/big")).unwrap() == content);
 }
 

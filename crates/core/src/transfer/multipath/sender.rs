@@ -8,12 +8,14 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+mod open;
 mod path;
 
+use open::{Open, due};
 use path::{Flight, Path};
 
 use super::receiver::MAX_BEGUN;
-use super::{MAX_OBJECT_BYTES, MAX_PATHS, extent, pieces};
+use super::{MAX_OBJECT_BYTES, MAX_PATHS, pieces};
 use crate::allocate::Allocator;
 use crate::allocate::deadline::{Deadline, Params};
 use crate::assess::Reason;
@@ -29,6 +31,8 @@ const EVALUATION: Duration = Duration::from_millis(10);
 const STALL: Duration = Duration::from_millis(300);
 /// After this time without a delivery another connection of the path is tried.
 const SILENCE: Duration = Duration::from_secs(1);
+/// An object that is in flight at its deadline is waited for.
+const RECEIPT_TIMEOUT: Duration = Duration::from_secs(3);
 /// A piece is late if it is expected this long before the deadline, or later, in s.
 const LATE_S: f64 = 0.05;
 
@@ -85,25 +89,6 @@ pub struct Sender {
     open: Vec<Open>,
     next_number: u32,
     changed: bool,
-}
-
-#[derive(Debug)]
-struct Open {
-    number: u32,
-    size: u64,
-    start: Instant,
-    deadline: Option<Instant>,
-    /// The first piece that was never given out.
-    next: u32,
-    /// Pieces given out on connections that broke.
-    lost: BTreeSet<u32>,
-    /// Copies in flight of each piece that has not arrived.
-    in_flight: BTreeMap<u32, u8>,
-    acked: u64,
-    /// The paths, as bits, on whose connection it is offered, and ended.
-    offered: u16,
-    ended: u16,
-    abandoned: Option<Abandoned>,
 }
 
 impl Sender {
@@ -220,7 +205,7 @@ impl Sender {
         }
         self.evaluated = Some(now);
         let unit_costs = self.paths.iter().map(|path| path.cost).collect();
-        let demand = Demand { objects: self.demand(), unit_costs };
+        let demand = Demand { objects: self.demand(now), unit_costs };
         // Until a rate is known the plan is to learn: without a history it does not take a first value for one.
         let is_known = self.paths.iter().any(|path| path.bytes_s().is_some());
         let supplies: Vec<_> = (0..).zip(&self.paths).map(|(rank, path)| path.supply(rank, is_known)).collect();
@@ -238,13 +223,14 @@ impl Sender {
         self.plan.poll_admission()
     }
 
-    /// The next object whose deadline is past and which has not arrived as a whole, if such objects are
-    /// given up. It is abandoned.
+    /// The next object that is not whole at its deadline, if such objects are given up: it is abandoned. If all of it
+    /// is in flight, it is so [`RECEIPT_TIMEOUT`] later.
     pub fn poll_late(&mut self, now: Instant) -> Option<u32> {
-        let is_late = |open: &&Open| open.deadline.is_some_and(|at| at <= now) && open.acked < open.size.max(1);
-        let number = self.active().find(is_late).filter(|_| self.late == Late::GiveUp)?.number;
-        self.abandon(number, Abandoned::Late);
-        Some(number)
+        let patience = |open: &Open| if open.is_in_flight() { RECEIPT_TIMEOUT } else { Duration::ZERO };
+        let is_late = |open: &&Open| open.deadline.is_some_and(|at| at + patience(open) <= now);
+        let is_whole = |open: &Open| open.is_in_flight() && open.in_flight.is_empty();
+        let number = self.active().find(|open| is_late(open) && !is_whole(open))?.number;
+        (self.late == Late::GiveUp && self.abandon(number, Abandoned::Late)).then_some(number)
     }
 
     /// What to write to the connection of a path now.
@@ -319,7 +305,9 @@ impl Sender {
         self.active().map(|open| (open.number, open.acked)).filter(|(_, bytes)| *bytes > 0).take(demand::MAX_OBJECTS)
     }
 
-    fn demand(&self) -> Vec<demand::Object> {
+    /// What the plan is to send: an object past its deadline only if more of it is to be sent.
+    fn demand(&self, now: Instant) -> Vec<demand::Object> {
+        let is_of_use = |open: &&Open| self.late == Late::Continue || due(open.deadline) > now || !open.is_in_flight();
         let object = |open: &Open| {
             Some(demand::Object {
                 number: open.number.into(),
@@ -329,7 +317,12 @@ impl Sender {
                 deadline: open.deadline?,
             })
         };
-        self.active().filter(|open| open.acked < open.size).filter_map(object).take(demand::MAX_OBJECTS).collect()
+        self.active()
+            .filter(|open| open.acked < open.size)
+            .filter(is_of_use)
+            .filter_map(object)
+            .take(demand::MAX_OBJECTS)
+            .collect()
     }
 
     fn active(&self) -> impl Iterator<Item = &Open> {
@@ -352,7 +345,8 @@ impl Sender {
     fn late_piece(&self, now: Instant, path: usize, open: &Open) -> Option<u32> {
         let this = self.paths.get(path)?;
         let left_s = open.deadline.map_or(f64::INFINITY, |at| at.as_secs_f64() - now.as_secs_f64());
-        let others = self.paths.iter().enumerate().filter(|(other, _)| *other != path);
+        let is_past = self.late == Late::GiveUp && left_s < 0.0;
+        let others = self.paths.iter().enumerate().filter(|(other, _)| *other != path && !is_past);
         others.flat_map(|(_, other)| other.flights(now)).find_map(|(flight, arrival_s)| {
             let is_single = flight.number == open.number && open.in_flight.get(&flight.index) == Some(&1);
             let is_late = arrival_s > left_s - LATE_S || arrival_s.is_infinite();
@@ -366,34 +360,6 @@ impl Sender {
     }
 }
 
-impl Open {
-    /// Whether each piece was given out.
-    fn is_given_out(&self) -> bool {
-        self.abandoned.is_none() && self.next == pieces(self.size)
-    }
-
-    fn give_out(&mut self, index: u32) -> (u64, u32) {
-        self.next = self.next.max(index + 1);
-        self.lost.remove(&index);
-        *self.in_flight.entry(index).or_default() += 1;
-        extent(self.size, index)
-    }
-
-    /// True if this is the first copy of the piece.
-    fn receive(&mut self, flight: Flight) -> bool {
-        let is_first = self.in_flight.remove(&flight.index).is_some() || self.lost.remove(&flight.index);
-        if is_first {
-            self.acked += u64::from(flight.length);
-        }
-        is_first
-    }
-}
-
 fn bit(path: usize) -> u16 {
     1 << path.min(MAX_PATHS)
-}
-
-/// Objects without a deadline come last.
-fn due(deadline: Option<Instant>) -> Instant {
-    deadline.unwrap_or(Instant::from_nanos(u64::MAX))
 }
