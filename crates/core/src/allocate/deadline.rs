@@ -141,7 +141,7 @@ impl Deadline {
         Deadline { params, backlog_rtts: params.backlog_rtts[0], ..Deadline::default() }
     }
 
-    /// The same for a connection on each path: none delays the others, so none is suspended.
+    /// The same for a connection on each path: none delays the others.
     pub fn without_ordering(params: Params) -> Deadline {
         Deadline { is_unordered: true, ..Deadline::new(params) }
     }
@@ -246,10 +246,10 @@ impl Deadline {
         rate * (within_s - lead_s).max(0.0)
     }
 
-    /// What is due by each deadline. Data that arrives now is acknowledged half an RTT
-    /// later, so there is that much more time.
+    /// What is due by each deadline: to be acknowledged half an RTT later, or if unordered by then.
     fn due(&self, now: Instant, demand: &Demand, sources: &[Source]) -> Vec<Due> {
-        let one_way_s = sources.first().map_or(0.0, |source| source.history.min_rtt().as_secs_f64() / 2.0);
+        let first = sources.first().filter(|_| !self.is_unordered);
+        let one_way_s = first.map_or(0.0, |source| source.history.min_rtt().as_secs_f64() / 2.0);
         let mut bytes = 0.0;
         let due = |object: &Object| {
             bytes += object.remaining_bytes() as f64;
