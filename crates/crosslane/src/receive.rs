@@ -95,7 +95,7 @@ struct Server<'a> {
     places: Places,
     /// The transfers in progress: where further connections of each go.
     transfers: Mutex<BTreeMap<[u8; 16], mpsc::Sender<Joined>>>,
-    /// The first transfer has ended.
+    /// The only transfer has ended.
     has_ended: AtomicBool,
     /// Number of objects not stored and of connections that broke.
     failures: AtomicUsize,
@@ -104,7 +104,7 @@ struct Server<'a> {
 impl Server<'_> {
     fn serve<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, listener: &Socket) -> io::Result<()> {
         let mut failing = false;
-        while !self.stop.load(Ordering::Relaxed) && !(self.options.once && self.has_ended.load(Ordering::Relaxed)) {
+        while !(self.stop.load(Ordering::Relaxed) || self.has_ended.load(Ordering::Relaxed)) {
             let (socket, from) = match listener.accept() {
                 Ok(accepted) => accepted,
                 Err(cause) if cause.kind() == ErrorKind::WouldBlock => {
@@ -182,7 +182,7 @@ impl Server<'_> {
         drop(transfers);
         self.receive(joined, &join, &from);
         self.transfers.lock().unwrap_or_else(PoisonError::into_inner).remove(&greeting.transfer);
-        self.has_ended.store(true, Ordering::Relaxed);
+        self.has_ended.store(self.options.once, Ordering::Relaxed);
     }
 
     fn receive(&self, first: Joined, join: &mpsc::Receiver<Joined>, from: &str) {

@@ -53,11 +53,9 @@ impl<'a> Report<'a> {
         match (news, sent) {
             (News::Acknowledged(number, bytes), _) => drop(self.open.insert(*number, *bytes)),
             (News::Abandoned(number, _), Some(sent)) => self.ended(*number, sent),
-            (News::Receipt(receipt), Some(sent)) => {
-                // An abandoned file has been reported already.
-                if !matches!(sent.ending, Some(Ending::Abandoned(_))) {
-                    self.ended(receipt.number, sent);
-                }
+            // An abandoned file has been reported already.
+            (News::Receipt(receipt), Some(sent)) if !matches!(sent.ending, Some(Ending::Abandoned(_))) => {
+                self.ended(receipt.number, sent);
             }
             (News::Admission(report), Some(sent)) => self.note(&admission(*report, sent)),
             (News::Down(path, why), _) => self.note(&format!("{}: {why}", self.name(*path))),
