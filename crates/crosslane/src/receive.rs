@@ -1,12 +1,16 @@
 //! `crosslane receive`: stores the files of `crosslane send` in a folder.
 
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread::Scope;
+
+use crosslane_core::transfer::multipath::frame;
 
 use nix::poll::{PollFd, PollFlags};
 use serde_json::json;
@@ -19,7 +23,8 @@ use crate::interrupt;
 use crate::output;
 use crate::transfer::connection::{self, POLL_INTERVAL};
 use crate::transfer::folder::{Folder, Kept};
-use crate::transfer::receiving::{self, Incomplete};
+use crate::transfer::multipath::receiving::{self, Joined};
+use crate::transfer::receiving::Incomplete;
 use crate::transfer::{PORT, TransferError};
 
 mod places;
@@ -36,7 +41,7 @@ pub struct Options {
     /// authentication. `0.0.0.0:7411` or `[::]:7411` listens on all addresses of this machine.
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from(([127, 0, 0, 1], PORT)))]
     listen: SocketAddr,
-    /// End after the first sender; success if all its files are stored.
+    /// End after the first sender, and reject others meanwhile; success if all its files are stored.
     #[arg(long)]
     once: bool,
     /// Print the results as JSON, one object a line.
@@ -58,8 +63,15 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let stop = interrupt::listen()?;
     eprintln!("crosslane: listening on {at}");
     ready::notify(ready::READY);
-    let server =
-        Server { options, clock: Clock::start(), stop: &stop, places: Places::new(), failures: AtomicUsize::new(0) };
+    let server = Server {
+        options,
+        clock: Clock::start(),
+        stop: &stop,
+        places: Places::new(),
+        transfers: Mutex::default(),
+        has_ended: AtomicBool::new(false),
+        failures: AtomicUsize::new(0),
+    };
     std::thread::scope(|scope| server.serve(scope, &listener)).map_err(failed)?;
     let failures = server.failures.load(Ordering::Relaxed);
     Ok(if options.once && failures > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -81,6 +93,10 @@ struct Server<'a> {
     clock: Clock,
     stop: &'a AtomicBool,
     places: Places,
+    /// The transfers in progress: where further connections of each go.
+    transfers: Mutex<BTreeMap<[u8; 16], mpsc::Sender<Joined>>>,
+    /// The only transfer has ended.
+    has_ended: AtomicBool,
     /// Number of objects not stored and of connections that broke.
     failures: AtomicUsize,
 }
@@ -88,7 +104,7 @@ struct Server<'a> {
 impl Server<'_> {
     fn serve<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, listener: &Socket) -> io::Result<()> {
         let mut failing = false;
-        while !self.stop.load(Ordering::Relaxed) {
+        while !(self.stop.load(Ordering::Relaxed) || self.has_ended.load(Ordering::Relaxed)) {
             let (socket, from) = match listener.accept() {
                 Ok(accepted) => accepted,
                 Err(cause) if cause.kind() == ErrorKind::WouldBlock => {
@@ -106,20 +122,16 @@ impl Server<'_> {
                 }
             };
             failing = false;
-            if self.options.once {
-                self.receive(&socket, &from);
-                return Ok(());
-            }
             let address = from.as_socket().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |from| from.ip());
             let started = match self.places.take(address) {
                 Ok(place) => std::thread::Builder::new().spawn_scoped(scope, move || {
                     let _place = place;
-                    self.receive(&socket, &from);
+                    self.greet(socket, &from);
                 }),
                 Err(why) => match self.reject(&from, &why) {
                     Some(rejected) => std::thread::Builder::new().spawn_scoped(scope, move || {
                         let _rejected = rejected;
-                        connection::reject(&socket, &why);
+                        reject(&socket, &why);
                     }),
                     None => continue,
                 },
@@ -141,12 +153,41 @@ impl Server<'_> {
         rejected
     }
 
-    fn receive(&self, socket: &Socket, from: &SockAddr) {
+    /// Begins the transfer of a connection, or passes it to the one that it belongs to.
+    fn greet(&self, socket: Socket, from: &SockAddr) {
         let from = name(from);
         // Without keep-alive, a vanished sender would keep its place.
-        drop(connection::keep_alive(socket));
-        let mut folder = Folder::new(&self.options.into, |kept| self.report(&from, &kept));
-        if let Err(fault) = receiving::receive(socket, &mut folder, self.clock, self.stop) {
+        drop(connection::keep_alive(&socket));
+        let greeting = match receiving::greet(&socket, self.clock, self.stop) {
+            Ok(greeting) => greeting,
+            Err(_) if self.stop.load(Ordering::Relaxed) => return,
+            Err(fault) => return eprintln!("crosslane: from {from}: {fault}"),
+        };
+        let joined = Joined { socket, path: greeting.path };
+        let mut transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
+        let joined = match transfers.get(&greeting.transfer) {
+            Some(transfer) => match transfer.send(joined) {
+                Ok(()) => return,
+                Err(mpsc::SendError(joined)) => joined,
+            },
+            None => joined,
+        };
+        let is_taken = !transfers.is_empty() || self.has_ended.load(Ordering::Relaxed);
+        if self.options.once && is_taken {
+            drop(transfers);
+            return reject(&joined.socket, "it serves one sender only; start it without --once");
+        }
+        let (more, join) = mpsc::channel();
+        transfers.insert(greeting.transfer, more);
+        drop(transfers);
+        self.receive(joined, &join, &from);
+        self.transfers.lock().unwrap_or_else(PoisonError::into_inner).remove(&greeting.transfer);
+        self.has_ended.store(self.options.once, Ordering::Relaxed);
+    }
+
+    fn receive(&self, first: Joined, join: &mpsc::Receiver<Joined>, from: &str) {
+        let mut folder = Folder::new(&self.options.into, |kept| self.report(from, &kept));
+        if let Err(fault) = receiving::receive(first, join, &mut folder, self.clock, self.stop) {
             self.failures.fetch_add(1, Ordering::Relaxed);
             eprintln!("crosslane: from {from}: {fault}");
         }
@@ -177,6 +218,12 @@ impl Server<'_> {
         // A closed standard output must not fail the transfer.
         drop(output::print("printing the result", line + "\n"));
     }
+}
+
+fn reject(socket: &Socket, why: &str) {
+    let mut welcome = Vec::new();
+    frame::welcome(&mut welcome, 0);
+    connection::reject(socket, &welcome, why);
 }
 
 fn name(from: &SockAddr) -> String {

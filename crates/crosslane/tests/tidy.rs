@@ -15,6 +15,7 @@ const LONG_FILES: &[(&str, &str)] = &[
     ("crates/crosslane/src/testbed/emulator/worker.rs", "one loop, read from wake-up to release"),
     ("crates/core/src/mptcp/manager/connection.rs", "the rules of one connection, in the order of their application"),
     ("crates/core/src/mptcp/manager/tests.rs", "one test for each rule of the path manager"),
+    ("crates/core/tests/multipath_transfer.rs", "one model of both ends and their connections, which all tests share"),
     ("crates/core/tests/path_manager_model.rs", "one model of the kernel, and the properties that are checked with it"),
     ("crates/sim/tests/bad_input.rs", "one table of wrong scenarios and the sentences about them"),
     ("crates/crosslane/tests/path_manager.rs", "one vehicle with two paths, and all changes of these paths"),

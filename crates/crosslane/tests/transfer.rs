@@ -7,9 +7,8 @@ mod program;
 mod receiver;
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,10 +16,13 @@ use std::sync::atomic::AtomicBool;
 use std::thread::{scope, sleep};
 use std::time::Duration;
 
-use crosslane::clock::{Clock, monotonic_ns};
+use crosslane::clock::Clock;
 use crosslane::transfer::folder::{Folder, Kept};
-use crosslane::transfer::receiving::{self, Incomplete};
-use crosslane_core::transfer::{Abandoned, frame};
+use crosslane::transfer::multipath::receiving::{self, Joined};
+use crosslane::transfer::receiving::Incomplete;
+use crosslane_core::transfer::Abandoned;
+use crosslane_core::transfer::frame as former;
+use crosslane_core::transfer::multipath::frame::{self, Greeting};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::Pid;
@@ -58,13 +60,16 @@ fn outcomes(output: &ProgramOutput) -> Vec<String> {
     files.iter().map(|file| file["outcome"].as_str().unwrap().to_owned()).collect()
 }
 
-/// A receiver over plain TCP in this process, which starts to read after `first`.
+/// A receiver in this process, which starts to read after `first`.
 fn receive_one(listener: &TcpListener, folder: &Path, first: impl FnOnce(&Socket)) -> Vec<Kept> {
     let socket = Socket::from(listener.accept().unwrap().0);
     first(&socket);
     let mut all = Vec::new();
     let mut sink = Folder::new(folder, |kept| all.push(kept));
-    receiving::receive(&socket, &mut sink, Clock::start(), &AtomicBool::new(false)).unwrap();
+    let (clock, stop) = (Clock::start(), AtomicBool::new(false));
+    let path = receiving::greet(&socket, clock, &stop).unwrap().path;
+    let (_more, join) = std::sync::mpsc::channel();
+    receiving::receive(Joined { socket, path }, &join, &mut sink, clock, &stop).unwrap();
     all
 }
 
@@ -86,7 +91,6 @@ fn files_arrive_unchanged_and_replace_files_of_the_same_name() {
     assert_eq!(output.stdout.lines().count(), 3, "{output:?}");
     let good = |line: &str| line.contains("bytes  stored in") && line.ends_with("before its deadline");
     assert!(output.stdout.lines().all(good), "{output:?}");
-    assert!(output.stderr.contains("the kernel's path manager selects the paths"), "{output:?}");
     assert_eq!(names(&workdir.path().join("in")), files);
     for name in files {
         assert!(
@@ -168,22 +172,6 @@ fn a_file_that_is_deleted_before_it_is_due_affects_no_other_file() {
 }
 
 #[test]
-fn a_transfer_over_plain_tcp_continues_and_is_reported() {
-    let workdir = workdir(&[("a", 100_000)]);
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let to = listener.local_addr().unwrap().to_string();
-    let folder = TempDir::new().unwrap();
-    scope(|scope| {
-        let sender = scope.spawn(|| send(workdir.path(), &to, &["a"], &["--json"]));
-        assert_eq!(receive_one(&listener, folder.path(), |_| {})[0].incomplete, None);
-        let output = sender.join().unwrap();
-        assert_eq!((output.code, outcomes(&output)), (Some(0), vec!["stored".to_owned()]), "{output:?}");
-        assert_eq!(output.stderr.matches("plain TCP is used").count(), 1, "{output:?}");
-        assert!(output.stdout.contains("\"multipath\": false"), "{output:?}");
-    });
-}
-
-#[test]
 fn a_file_past_its_deadline_is_abandoned_or_completed_as_requested() {
     for (late, outcome, left) in
         [("give-up", "late", Some(Incomplete::Abandoned(Abandoned::Late))), ("continue", "stored", None)]
@@ -216,7 +204,7 @@ fn a_sender_does_not_wait_forever_for_a_silent_receiver() {
     let output = send(workdir.path(), &to, &["a"], &["--deadline", "200ms"]);
     assert!(started.now().as_secs_f64() < 10.0);
     assert_eq!(output.code, Some(1));
-    assert!(output.stdout.contains("a  1000 bytes  not finished"), "{output:?}");
+    assert!(output.stdout.contains("a  1000 bytes  abandoned after 0 bytes: its deadline is past"), "{output:?}");
 }
 
 #[test]
@@ -284,18 +272,21 @@ fn a_sender_that_is_killed_leaves_a_partial_file_and_affects_no_other_sender() {
     let workdir = workdir(&[("a", 1000)]);
     let receiver = Receiver::start(workdir.path());
     let mut stream = TcpStream::connect(&receiver.address).unwrap();
-    let mut wire = frame::PREFACE.to_vec();
-    frame::offer(&mut wire, 0, 1000, 0, "torn");
-    frame::data(&mut wire, 0, 1000);
-    wire.extend([7; 400]);
+    let mut wire = Greeting { transfer: [9; 16], path: 0 }.emit().to_vec();
+    frame::offer(&mut wire, 0, 50_000, 0, "torn");
+    // The first piece, and one after a gap.
+    for index in [0, 2] {
+        frame::piece(&mut wire, 0, index, 16_384);
+        wire.extend([7; 16_384]);
+    }
     stream.write_all(&wire).unwrap();
     let mut unknown_client = TcpStream::connect(&receiver.address).unwrap();
     unknown_client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     drop((stream, unknown_client));
     let log = receiver.await_message("the received part is in in/torn.part");
     assert!(log.contains("while receiving torn from") && log.contains("the connection ended before it was complete"));
-    receiver.await_message("not a Crosslane transfer of version 1 at byte 0 of the stream; check that both sides run");
-    assert_eq!(fs::read(workdir.path().join("in/torn.part")).unwrap(), [7; 400]);
+    receiver.await_message("not a Crosslane transfer of version 2 at byte 0 of the stream; check that both sides run");
+    assert_eq!(fs::read(workdir.path().join("in/torn.part")).unwrap(), [7; 16_384]);
     assert_eq!(send(workdir.path(), &receiver.address, &["a"], &[]).code, Some(0), "it continues to serve");
 }
 
@@ -303,9 +294,6 @@ fn a_sender_that_is_killed_leaves_a_partial_file_and_affects_no_other_sender() {
 fn an_unreachable_or_invalid_receiver_is_reported_in_one_message() {
     let workdir = workdir(&[("a", 3_000_000)]);
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let output = send(workdir.path(), &closed.to_string(), &["a"], &["--agent", "@no-such-agent"]);
-    assert_eq!(output.code, Some(2), "{output:?}");
-    assert!(output.sentence().contains("while reaching the agent at @no-such-agent: Connection refused"), "{output:?}");
     let output = send(workdir.path(), &closed.to_string(), &["a"], &[]);
     assert_eq!(output.code, Some(1));
     let expected = format!(
@@ -324,7 +312,7 @@ fn an_unreachable_or_invalid_receiver_is_reported_in_one_message() {
         assert_eq!(output.code, Some(1));
         assert!(output.stdout.starts_with("a  3000000 bytes  not finished: "), "{output:?}");
         assert!(
-            output.stderr.contains("not a Crosslane transfer of version 1 at byte 0 of the stream; check"),
+            output.stderr.contains("not a Crosslane transfer of version 2 at byte 0 of the stream; check"),
             "{output:?}"
         );
     });
@@ -332,42 +320,35 @@ fn an_unreachable_or_invalid_receiver_is_reported_in_one_message() {
 
 /// The test acts as the agent and as the receiver.
 #[test]
-fn an_agent_receives_the_demand_and_its_exit_is_reported() {
-    let workdir = workdir(&[("big", BIG)]);
-    let socket = workdir.path().join("agent.sock");
-    let agents = UnixListener::bind(&socket).unwrap();
+fn a_sender_of_the_former_version_gets_the_reason_in_its_own_format() {
+    let workdir = workdir(&[]);
+    let receiver = Receiver::start(workdir.path());
+    let mut stream = TcpStream::connect(&receiver.address).unwrap();
+    let mut wire = former::PREFACE.to_vec();
+    former::offer(&mut wire, 0, 1000, 0, "a");
+    stream.write_all(&wire).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let receipt = former::Receipts::default().take(&mut answer.as_slice()).unwrap().unwrap();
+    assert_eq!((receipt.number, receipt.outcome), (former::CONNECTION, former::Outcome::Refused));
+    assert!(receipt.text.contains("update Crosslane at the sender"), "{}", receipt.text);
+    receiver.await_message("version 1 of the transfer, where this program has version 2, at byte 0 of the stream");
+}
+
+#[test]
+fn a_receiver_of_the_former_version_is_named() {
+    let workdir = workdir(&[("a", 1000)]);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = listener.local_addr().unwrap().to_string();
-    let folder = TempDir::new().unwrap();
-    let options = ["--deadline", "60s", "--agent", socket.to_str().unwrap()];
     scope(|scope| {
-        let sender = scope.spawn(|| send(workdir.path(), &to, &["big"], &options));
-        let kept = receive_one(&listener, folder.path(), |socket| {
-            let mut agent = agents.accept().unwrap().0;
-            let mut line = String::new();
-            BufReader::new(agent.try_clone().unwrap()).read_line(&mut line).unwrap();
-            let demand: Value = serde_json::from_str(&line).unwrap();
-            let object = &demand["objects"][0];
-            assert_eq!((object["number"].as_u64(), object["size_bytes"].as_u64()), (Some(0), Some(BIG as u64)));
-            let start_ns = object["start_ns"].as_u64().unwrap();
-            assert_eq!(object["deadline_ns"].as_u64().unwrap() - start_ns, 60_000_000_000);
-            // It waits up to 50 ms for a reply; the check is skipped if this thread ran too late.
-            sleep(Duration::from_millis(20));
-            let waiting = socket.peek(&mut [std::mem::MaybeUninit::uninit(); 100]).unwrap();
-            assert!(waiting == frame::PREFACE.len() || monotonic_ns() > start_ns + 45_000_000, "{waiting} bytes");
-            let predicted_ns = start_ns + 70_000_000_000;
-            let admission =
-                format!(r#"{{"admission": {{"number": 0, "predicted_ns": {predicted_ns}, "can_be_met": false}}}}"#);
-            writeln!(agent, "{{\"backlog_bytes\": 200000}}\n{admission}").unwrap();
-        });
-        assert_eq!(kept[0].incomplete, None);
+        let sender = scope.spawn(|| send(workdir.path(), &to, &["a"], &[]));
+        let mut receiver = listener.accept().unwrap().0;
+        receiver.write_all(&former::PREFACE).unwrap();
         let output = sender.join().unwrap();
-        assert_eq!(output.code, Some(0), "{output:?}");
-        let messages = [
-            "the deadline of big cannot be met; predicted completion: in 70.0 s\n",
-            "the connection to the agent is lost; ",
-        ];
-        assert!(messages.iter().all(|message| output.stderr.contains(message)), "{output:?}");
+        assert_eq!(output.code, Some(1), "{output:?}");
+        let message =
+            "version 1 of the transfer, where this program has version 2, at byte 0 of the stream; check that";
+        assert!(output.stderr.contains(message), "{output:?}");
     });
 }
 

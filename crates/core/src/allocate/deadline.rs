@@ -61,8 +61,7 @@ crate::parameters! {
     }
 }
 
-/// Time between two evaluations of the plan, in s: a path that waits must be able to
-/// wait until the next one.
+/// A path that waits must be able to wait until the next evaluation, in s.
 const EVALUATION_S: f64 = 0.02;
 /// Initial congestion window, in bytes (RFC 6928: 10 segments).
 const INITIAL_WINDOW_BYTES: f64 = 14_240.0;
@@ -94,6 +93,8 @@ const BACKLOG_FIRST: f64 = 262_144.0;
 #[derive(Clone, Debug, Default)]
 pub struct Deadline {
     params: Params,
+    /// Whether data on one path waits for no other's.
+    is_unordered: bool,
     /// Whether each path carries.
     on: Vec<bool>,
     suspensions: Suspensions,
@@ -138,6 +139,11 @@ impl Deadline {
     /// demand exists.
     pub fn new(params: Params) -> Deadline {
         Deadline { params, backlog_rtts: params.backlog_rtts[0], ..Deadline::default() }
+    }
+
+    /// The same for a connection on each path: none delays the others.
+    pub fn without_ordering(params: Params) -> Deadline {
+        Deadline { is_unordered: true, ..Deadline::new(params) }
     }
 
     /// The good paths, the cheapest first, without suspended ones and those without a
@@ -240,10 +246,10 @@ impl Deadline {
         rate * (within_s - lead_s).max(0.0)
     }
 
-    /// What is due by each deadline. Data that arrives now is acknowledged half an RTT
-    /// later, so there is that much more time.
+    /// What is due by each deadline: to be acknowledged half an RTT later, or if unordered by then.
     fn due(&self, now: Instant, demand: &Demand, sources: &[Source]) -> Vec<Due> {
-        let one_way_s = sources.first().map_or(0.0, |source| source.history.min_rtt().as_secs_f64() / 2.0);
+        let first = sources.first().filter(|_| !self.is_unordered);
+        let one_way_s = first.map_or(0.0, |source| source.history.min_rtt().as_secs_f64() / 2.0);
         let mut bytes = 0.0;
         let due = |object: &Object| {
             bytes += object.remaining_bytes() as f64;
@@ -281,7 +287,6 @@ impl Deadline {
         }
     }
 
-    /// Suspends a path that delays the others.
     fn suspend(&mut self, now: Instant, sources: &[Source], carry: &mut [bool]) {
         let carrying = sources.iter().zip(carry.iter()).filter(|(_, carries)| **carries);
         let carrying: Vec<_> = carrying.map(|(source, _)| (source.place, source.history)).collect();
@@ -293,7 +298,7 @@ impl Deadline {
     }
 
     /// A path gets no more data while its next bytes would arrive after the earliest
-    /// deadline, and sooner over another active path.
+    /// deadline, and sooner over another active path; unordered, if that one is in time.
     fn pause_late_paths(&self, now: Instant, demand: &Demand, sources: &[Source], carry: &mut [bool]) {
         let Some(first) = demand.objects.first() else { return };
         let left_s = first.deadline.as_secs_f64() - now.as_secs_f64();
@@ -305,7 +310,8 @@ impl Deadline {
         };
         let arrivals: Vec<Option<(bool, f64)>> = sources.iter().zip(carry.iter()).map(arrival_s).collect();
         let soonest_s = arrivals.iter().flatten().map(|(_, at_s)| *at_s).fold(f64::INFINITY, f64::min);
-        for (carries, arrival) in carry.iter_mut().zip(arrivals) {
+        let is_late = self.is_unordered && soonest_s > left_s;
+        for (carries, arrival) in carry.iter_mut().zip(arrivals).filter(|_| !is_late) {
             *carries &= !arrival.is_some_and(|(queues, at_s)| queues && at_s > left_s.max(soonest_s));
         }
     }
@@ -316,7 +322,7 @@ impl Deadline {
         let queueing = |source: &Source| source.history.queueing() > QUEUEING_RATIO;
         let step = if carrying().any(queueing) { -BACKLOG_STEP } else { BACKLOG_STEP };
         self.backlog_rtts = (self.backlog_rtts + step).min(max).max(min);
-        // The scheduler gives a path one burst at a time, and later data waits for it.
+        // Later data waits for a burst of the scheduler.
         let burst_s = |source: &Source| Some(BURST_BYTES / source.history.mean_rate(0.0)?.max(1.0));
         let together = carrying().count() > 1;
         let burst_s = carrying().filter(|_| together).filter_map(burst_s).fold(0.0, f64::max).min(MAX_BURST_S);
@@ -324,8 +330,7 @@ impl Deadline {
             let Some(peak) = source.history.peak() else { return BACKLOG_FIRST };
             let rtt_s = source.history.min_rtt().as_secs_f64();
             let limit = peak * (rtt_s * self.backlog_rtts).max(rtt_s + burst_s);
-            // The first data on a higher-cost path may wait for its start, and all
-            // later data waits for it at the peer.
+            // Later data waits at the peer for the first on a higher-cost path.
             let started = source.history.started_bytes().filter(|_| place > 0);
             started.map_or(limit, |bytes| limit.min(2.0 * bytes as f64))
         };
@@ -367,7 +372,9 @@ impl Allocator for Deadline {
         let due = self.due(now, demand, &sources);
         self.admit(now, demand, &sources, &due);
         let mut carry = self.plan(&sources, if self.is_learning(now, demand, &sources) { &[] } else { &due });
-        self.suspend(now, &sources, &mut carry);
+        if !self.is_unordered {
+            self.suspend(now, &sources, &mut carry);
+        }
         self.pause_late_paths(now, demand, &sources, &mut carry);
         let was = core::mem::replace(&mut self.on, vec![false; paths.len()]);
         for (source, carry) in sources.iter().zip(carry) {

@@ -130,27 +130,10 @@ impl Receipts {
     /// # Errors
     /// The stream is malformed; nothing after the fault can be read.
     pub fn take(&mut self, bytes: &mut &[u8]) -> Result<Option<Receipt>, Fault> {
-        let partial = &mut self.partial;
-        if !partial.begin(bytes)? {
+        if !self.partial.begin(bytes)? {
             return Ok(None);
         }
-        if partial.u8(0) != RECEIPT {
-            return Err(partial.fault("not a receipt"));
-        }
-        if !partial.fill_with_text(bytes, RECEIPT_BYTES) {
-            return Ok(None);
-        }
-        let Some(outcome) = OUTCOMES.get(usize::from(partial.u8(5))).copied() else {
-            return Err(partial.fault("a receipt with an unknown outcome"));
-        };
-        let receipt = Receipt {
-            number: partial.u32(1),
-            outcome,
-            waited: Duration::from_micros(partial.u32(6).into()),
-            text: partial.text(RECEIPT_BYTES).ok_or_else(|| partial.fault("a receipt whose text is not UTF-8"))?,
-        };
-        partial.clear();
-        Ok(Some(receipt))
+        self.partial.receipt(bytes)
     }
 }
 
@@ -192,6 +175,27 @@ impl Partial {
             self.has_preface = whole;
         }
         Ok(self.has_preface && self.fill(bytes, 1))
+    }
+
+    /// The receipt whose first byte is read, once it is complete.
+    pub(super) fn receipt(&mut self, bytes: &mut &[u8]) -> Result<Option<Receipt>, Fault> {
+        if self.u8(0) != RECEIPT {
+            return Err(self.fault("not a receipt"));
+        }
+        if !self.fill_with_text(bytes, RECEIPT_BYTES) {
+            return Ok(None);
+        }
+        let Some(outcome) = OUTCOMES.get(usize::from(self.u8(5))).copied() else {
+            return Err(self.fault("a receipt with an unknown outcome"));
+        };
+        let receipt = Receipt {
+            number: self.u32(1),
+            outcome,
+            waited: Duration::from_micros(self.u32(6).into()),
+            text: self.text(RECEIPT_BYTES).ok_or_else(|| self.fault("a receipt whose text is not UTF-8"))?,
+        };
+        self.clear();
+        Ok(Some(receipt))
     }
 
     /// Discards the frame, which has been read.

@@ -1,13 +1,16 @@
-//! Transfer of objects with deadlines over one connection.
+//! Transfer of objects with deadlines.
 //!
-//! A [sender](sender::Sender) selects what to write next: chunks of the object due earliest, within the
+//! [`multipath`] is the transfer over a TCP connection for each path. The rest is the one over a single
+//! MPTCP connection, by which traffic of kind `deadline` compares the strategies of MPTCP. There a
+//! [sender](sender::Sender) selects what to write next: chunks of the object due earliest, within the
 //! limit of unacknowledged bytes. A [receiver](receiver::Receiver) splits the stream into objects. Both
 //! know only lengths; the driver has the bytes, reads files and computes digests. [`frame`] is the wire
-//! format, shown in `docs/reference/transfer-wire.md`.
+//! format.
 
 use serde::{Deserialize, Serialize};
 
 pub mod frame;
+pub mod multipath;
 pub mod receiver;
 pub mod sender;
 

@@ -28,7 +28,6 @@ mod changes;
 mod commands;
 pub mod config;
 mod counters;
-pub mod embedded;
 mod home_address;
 mod interfaces;
 pub(crate) mod journal;

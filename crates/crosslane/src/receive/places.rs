@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use crosslane_core::time::Instant;
+use crosslane_core::transfer::multipath::MAX_PATHS;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::transfer::folder::MAX_OPEN;
@@ -19,8 +20,8 @@ const MAX_REJECTING: usize = 16;
 /// Descriptors for other purposes: standard ones, listener, folder, and
 /// connections that are being rejected.
 const OTHER_DESCRIPTORS: usize = 32 + MAX_REJECTING;
-/// Descriptors of one sender: its connection and its files.
-const DESCRIPTORS_PER_SENDER: usize = 1 + MAX_OPEN;
+/// Descriptors of one sender: its connections and its files.
+const DESCRIPTORS_PER_SENDER: usize = MAX_PATHS + MAX_OPEN;
 /// Interval of reports on rejected senders.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -167,7 +168,7 @@ mod tests {
 
     #[test]
     fn few_descriptors_serve_few_senders() {
-        assert_eq!([0, 256, 1024, 1 << 20].map(within), [1, 3, 15, 32]);
+        assert_eq!([0, 256, 1024, 1 << 20].map(within), [1, 2, 13, 32]);
     }
 
     #[test]

@@ -1,29 +1,24 @@
-//! `crosslane send`: sends files over one connection, each by its deadline.
+//! `crosslane send`: sends files over a connection for each path, each file by its deadline.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crosslane_core::transfer::Late;
-use socket2::Socket;
 
 use crate::clock::Clock;
 use crate::durations::duration;
 use crate::error::{Error, Result};
 use crate::interrupt;
-use crate::transfer::connection::{self, How};
 use crate::transfer::files::Files;
-use crate::transfer::{TransferError, sending};
+use crate::transfer::multipath::sending::{self, How};
 
 mod plan;
 mod report;
-mod steering;
 
 use plan::{Deadline, Price};
 use report::Report;
-use steering::Steering;
 
 /// Options of the command.
 #[derive(clap::Args)]
@@ -38,7 +33,8 @@ pub struct Options {
     /// (`2026-01-31T12:00:00Z`). May be repeated: the n-th applies to the n-th file, the last to all further files.
     #[arg(long, value_name = "WHEN", value_parser = plan::deadline)]
     deadline: Vec<Deadline>,
-    /// Paths (interfaces) in order of preference; further paths of --cost follow.
+    /// Paths (interfaces) in order of preference; further paths of --cost follow. Without paths, the routing table
+    /// chooses one.
     #[arg(long, value_name = "PATH,…", value_delimiter = ',')]
     prefer: Vec<String>,
     /// Price of 10⁹ bytes over each path: `lte-a=0.1/GB,lte-b=0.5/GB`.
@@ -50,9 +46,6 @@ pub struct Options {
     /// Interval at which the files are generated, one after another; without it, all at once.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     every: Option<Duration>,
-    /// Socket of the agent that manages the paths; default: `/run/crosslane/demands.sock` if an agent answers there.
-    #[arg(long, value_name = "SOCKET")]
-    agent: Option<String>,
     /// Congestion control; default: the kernel's.
     #[arg(long, value_parser = ["cubic", "bbr"])]
     congestion: Option<String>,
@@ -69,19 +62,16 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     plan::check(options)?;
     let targets = plan::resolve(&options.to)?;
     let stop = interrupt::listen()?;
-    let mut steering = Steering::choose(options)?;
-    steering.notes.iter().for_each(|note| eprintln!("crosslane: {note}"));
     let clock = Clock::start();
     let uploads = plan::uploads(options, clock.now());
-    let how = How { congestion: options.congestion.as_deref(), interface: steering.interface.as_deref() };
-    let socket = connect(&targets, &how, clock, &stop)?;
-    let agent = steering.connected();
-    let mut report = Report::new(options, &socket, clock);
+    let paths = plan::paths(options);
+    let how = How { targets: &targets, congestion: options.congestion.as_deref(), late: options.late };
+    let mut report = Report::new(options, &paths, clock);
     let mut files = Files::new(uploads, |news, sent| report.update(news, sent));
-    let result = sending::send(&socket, agent, &mut files, options.late, clock, &stop);
+    let result = sending::send(&paths, &how, &mut files, clock, &stop);
     let all = files.all().to_vec();
     report.finish(&all)?;
-    result.map_err(message)?;
+    result.map_err(|cause| Error::message(cause.to_string(), 1))?;
     if stop.load(Ordering::Relaxed) {
         return Err(
             Error::failure("sending", "it was interrupted").with_remedy("send the files again that are not stored")
@@ -89,20 +79,4 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     let success = all.iter().all(report::is_success);
     Ok(if success { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// Connects to the first of these addresses that answers.
-fn connect(targets: &[SocketAddr], how: &How<'_>, clock: Clock, stop: &AtomicBool) -> Result<Socket> {
-    let mut fault = None;
-    for target in targets {
-        match connection::connect(*target, how, clock, stop) {
-            Ok(socket) => return Ok(socket),
-            Err(cause) => fault = Some(message(cause)),
-        }
-    }
-    Err(fault.unwrap_or_else(|| Error::failure("connecting", "the receiver's name does not resolve to an address")))
-}
-
-fn message(cause: TransferError) -> Error {
-    Error::message(cause.to_string(), 1)
 }

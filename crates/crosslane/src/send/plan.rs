@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::Path;
 use std::time::Duration;
 
 use chrono::DateTime;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use crosslane_core::time::Instant;
 use crosslane_core::transfer::Late;
+use crosslane_core::transfer::multipath::MAX_PATHS;
 use nix::net::if_::{if_nameindex, if_nametoindex};
 
 use super::Options;
@@ -17,6 +17,7 @@ use crate::durations::{MAX_TIME, duration};
 use crate::error::{Error, Result};
 use crate::transfer::PORT;
 use crate::transfer::files::{FileContent, Upload};
+use crate::transfer::multipath::sending::Path;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Deadline {
@@ -66,7 +67,7 @@ pub(super) fn late() -> impl TypedValueParser<Value = Late> {
 pub(super) fn check(options: &Options) -> Result<()> {
     let invalid = |cause: String, remedy: &str| Err(Error::usage(READING, cause, remedy));
     let option = if options.prefer.is_empty() { "--cost" } else { "--prefer" };
-    let names = paths(options);
+    let names = names(options);
     if !names.is_empty() && options.deadline.is_empty() {
         return invalid(format!("{option} has no effect without --deadline"), "add a deadline, such as --deadline 10s");
     }
@@ -91,8 +92,18 @@ pub(super) fn check(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// The paths of the transfer, the preferred first; without prices, the order counts.
+pub(super) fn paths(options: &Options) -> Vec<Path> {
+    let path = |(place, name): (usize, String)| {
+        let price = options.cost.iter().find(|price| price.path == name);
+        Path { interface: Some(name), unit_cost: price.map_or(place as f64, |price| price.per_gb / 1e9) }
+    };
+    let paths: Vec<Path> = names(options).into_iter().enumerate().map(path).collect();
+    if paths.is_empty() { vec![Path { interface: None, unit_cost: 0.0 }] } else { paths }
+}
+
 /// The given paths, the preferred first, then by price.
-pub(super) fn paths(options: &Options) -> Vec<String> {
+fn names(options: &Options) -> Vec<String> {
     let mut by_price: Vec<&Price> = options.cost.iter().collect();
     by_price.sort_by(|one, other| one.per_gb.total_cmp(&other.per_gb));
     let mut names = options.prefer.clone();
@@ -143,7 +154,7 @@ fn deadline_of(options: &Options, place: usize) -> Option<Deadline> {
     options.deadline.get(place).or(options.deadline.last()).copied()
 }
 
-fn name(file: &Path) -> Option<&str> {
+fn name(file: &std::path::Path) -> Option<&str> {
     file.file_name()?.to_str()
 }
 
@@ -179,6 +190,9 @@ fn check_paths(options: &Options, names: &[String]) -> Result<()> {
     if let Some(free) = names.iter().find(|name| !priced.is_empty() && !priced.contains(name)) {
         let remedy = format!("add {free}=PRICE/GB to --cost, or omit --cost");
         return invalid(format!("{free:?} has no price, but other paths have one"), remedy);
+    }
+    if names.len() > MAX_PATHS {
+        return invalid(format!("there are {} paths", names.len()), format!("name at most {MAX_PATHS}"));
     }
     if let [only] = names {
         return invalid(format!("{only:?} is the only path"), "add a second path after it".into());

@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crosslane_core::demand::Admission;
 use crosslane_core::time::Instant;
 use crosslane_core::transfer::Abandoned;
+use crosslane_core::transfer::multipath::sender::Carried;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
-use socket2::Socket;
 
 use super::Options;
 use crate::clock::Clock;
-use crate::control::protocol::{AdmissionReport, Reply};
 use crate::error::Result;
 use crate::output;
-use crate::transfer::connection::is_multipath;
 use crate::transfer::files::{Ending, Sent};
+use crate::transfer::multipath::sending::Path;
 use crate::transfer::sending::News;
 
 /// Time before the progress bar is shown.
@@ -27,45 +27,40 @@ pub(super) fn is_success(sent: &Sent) -> bool {
 
 pub(super) struct Report<'a> {
     options: &'a Options,
-    socket: &'a Socket,
+    paths: &'a [Path],
+    /// What each path has carried, known at the end.
+    carried: BTreeMap<usize, Carried>,
     clock: Clock,
-    multipath: bool,
     bar: ProgressBar,
     shown: bool,
-    /// Acknowledged bytes of unfinished files, and bytes of finished files.
+    /// Arrived bytes of unfinished files, and bytes of finished files.
     open: BTreeMap<u32, u64>,
     ended_bytes: u64,
 }
 
 impl<'a> Report<'a> {
-    pub(super) fn new(options: &'a Options, socket: &'a Socket, clock: Clock) -> Report<'a> {
+    pub(super) fn new(options: &'a Options, paths: &'a [Path], clock: Clock) -> Report<'a> {
         let sizes = options.files.iter().filter_map(|file| Some(std::fs::metadata(file).ok()?.len()));
         let style =
             ProgressStyle::with_template("{bar:30} {percent}% {bytes}/{total_bytes} {bytes_per_sec}  {eta} left");
         let bar = ProgressBar::with_draw_target(Some(sizes.sum()), ProgressDrawTarget::hidden())
             .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        let (open, ended_bytes) = (BTreeMap::new(), 0);
-        let mut report = Report { options, socket, clock, multipath: true, bar, shown: false, open, ended_bytes };
-        report.check_connection();
-        report
+        let (open, carried) = (BTreeMap::new(), BTreeMap::new());
+        Report { options, paths, carried, clock, bar, shown: false, open, ended_bytes: 0 }
     }
 
     pub(super) fn update(&mut self, news: &News, sent: Option<&Sent>) {
         match (news, sent) {
             (News::Acknowledged(number, bytes), _) => drop(self.open.insert(*number, *bytes)),
             (News::Abandoned(number, _), Some(sent)) => self.ended(*number, sent),
-            (News::Receipt(receipt), Some(sent)) => {
-                self.check_connection();
-                // An abandoned file has been reported already.
-                if !matches!(sent.ending, Some(Ending::Abandoned(_))) {
-                    self.ended(receipt.number, sent);
-                }
+            // An abandoned file has been reported already.
+            (News::Receipt(receipt), Some(sent)) if !matches!(sent.ending, Some(Ending::Abandoned(_))) => {
+                self.ended(receipt.number, sent);
             }
-            (News::Agent(Reply::Admission(report)), Some(sent)) => self.note(&admission(*report, sent, self.clock)),
-            (News::Agent(Reply::Error(why)), _) => self.note(&format!("the agent reports: {why}")),
-            (News::Agent(Reply::Gone), _) => {
-                self.note("the connection to the agent is lost; the transfer continues over the current paths");
-            }
+            (News::Admission(report), Some(sent)) => self.note(&admission(*report, sent)),
+            (News::Down(path, why), _) => self.note(&format!("{}: {why}", self.name(*path))),
+            (News::Up(path), _) => self.note(&format!("{}: connected again", self.name(*path))),
+            (News::Carried(path, carried), _) => drop(self.carried.insert(*path, *carried)),
             _ => {}
         }
         self.show();
@@ -82,10 +77,14 @@ impl<'a> Report<'a> {
             let document = json!({
                 "schema": 1,
                 "to": self.options.to,
-                "multipath": self.multipath,
-                "files": all.iter().map(|sent| in_json(sent, self.clock)).collect::<Vec<Value>>(),
+                "paths": self.carried.iter().map(|(path, carried)| self.path_in_json(*path, *carried)).collect::<Vec<Value>>(),
+                "files": all.iter().map(in_json).collect::<Vec<Value>>(),
             });
             return output::print(attempt, format!("{document:#}\n"));
+        }
+        if self.paths.len() > 1 {
+            let carried = self.carried.iter().map(|(path, carried)| format!("{} {}", self.name(*path), carried.bytes));
+            eprintln!("crosslane: bytes over each path: {}", carried.collect::<Vec<_>>().join(", "));
         }
         let unfinished = all.iter().filter(|sent| sent.ending.is_none());
         output::print(attempt, unfinished.map(|sent| line(sent) + "\n").collect::<String>())
@@ -104,14 +103,19 @@ impl<'a> Report<'a> {
         self.bar.suspend(|| eprintln!("crosslane: {text}"));
     }
 
-    fn check_connection(&mut self) {
-        if self.multipath && !is_multipath(self.socket) {
-            self.multipath = false;
-            self.note(
-                "plain TCP is used, since MPTCP is missing here, at the receiver or on the path; \
-                 the transfer continues over one path",
-            );
-        }
+    fn name(&self, path: usize) -> &str {
+        self.paths.get(path).and_then(|path| path.interface.as_deref()).unwrap_or("the connection")
+    }
+
+    fn path_in_json(&self, path: usize, carried: Carried) -> Value {
+        let name = self.paths.get(path).and_then(|path| path.interface.as_deref());
+        let price = self.options.cost.iter().find(|price| Some(price.path.as_str()) == name);
+        json!({
+            "name": name,
+            "bytes": carried.bytes,
+            "duplicate_bytes": carried.duplicate_bytes,
+            "cost": price.map(|price| price.per_gb * carried.bytes as f64 / 1e9),
+        })
     }
 
     fn show(&mut self) {
@@ -123,10 +127,10 @@ impl<'a> Report<'a> {
     }
 }
 
-/// The agent's prediction for a deadline.
-fn admission(report: AdmissionReport, sent: &Sent, clock: Clock) -> String {
+/// The prediction for a deadline.
+fn admission(report: Admission, sent: &Sent) -> String {
     let name = shown(sent);
-    match (report.can_be_met, predicted_s(report, sent, clock)) {
+    match (report.can_be_met(), predicted_s(report, sent)) {
         (Some(true), Some(predicted_s)) => format!("{name} will be complete in {predicted_s:.1} s at the latest"),
         (Some(false), Some(predicted_s)) => {
             format!("the deadline of {name} cannot be met; predicted completion: in {predicted_s:.1} s")
@@ -136,9 +140,8 @@ fn admission(report: AdmissionReport, sent: &Sent, clock: Clock) -> String {
 }
 
 /// Predicted completion, in seconds after the file was generated.
-fn predicted_s(report: AdmissionReport, sent: &Sent, clock: Clock) -> Option<f64> {
-    let predicted = Instant::from_nanos(report.predicted_ns?.saturating_sub(clock.origin_ns()));
-    Some(predicted.since(sent.upload.start).as_secs_f64())
+fn predicted_s(report: Admission, sent: &Sent) -> Option<f64> {
+    Some(report.best?.since(sent.upload.start).as_secs_f64())
 }
 
 fn line(sent: &Sent) -> String {
@@ -148,7 +151,7 @@ fn line(sent: &Sent) -> String {
         Some(Ending::Differs) => "not stored: the received bytes differ from those sent; send it again".into(),
         Some(Ending::Refused) => format!("not stored: {}", sent.text),
         Some(Ending::Abandoned(why)) => format!("abandoned after {} bytes: {}", sent.acked_bytes, why.words()),
-        None => format!("not finished: {} bytes of it are acknowledged", sent.acked_bytes),
+        None => format!("not finished: {} bytes of it have arrived", sent.acked_bytes),
     };
     format!("{name}  {bytes} bytes  {result}")
 }
@@ -165,11 +168,11 @@ fn stored(sent: &Sent) -> String {
     }
 }
 
-fn in_json(sent: &Sent, clock: Clock) -> Value {
+fn in_json(sent: &Sent) -> Value {
     let deadline = sent.upload.deadline.map(|deadline| deadline.since(sent.upload.start).as_secs_f64());
     let admission = sent
         .admission
-        .map(|report| json!({ "can_be_met": report.can_be_met, "predicted_s": predicted_s(report, sent, clock) }));
+        .map(|report| json!({ "can_be_met": report.can_be_met(), "predicted_s": predicted_s(report, sent) }));
     let reason = match sent.ending {
         Some(Ending::Abandoned(why)) => Some(why.words()),
         _ => Some(sent.text.as_str()).filter(|text| !text.is_empty()),

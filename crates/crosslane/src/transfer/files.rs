@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
-use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crosslane_core::demand::Admission;
 use crosslane_core::time::Instant;
 use crosslane_core::transfer::Abandoned;
 use crosslane_core::transfer::frame::Outcome;
 
 use super::printable;
 use super::sending::{Content, News, Object, Source};
-use crate::control::protocol::{AdmissionReport, Reply};
 
 /// A file to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub struct Sent {
     pub upload: Upload,
     /// Its size when it was generated.
     pub size_bytes: u64,
-    /// Bytes of it acknowledged by the peer's kernel.
+    /// Bytes of it that have arrived.
     pub acked_bytes: u64,
     /// Its result; `None` while unknown.
     pub ending: Option<Ending>,
@@ -56,8 +56,8 @@ pub struct Sent {
     pub ended: Option<Instant>,
     /// The receiver's message about it.
     pub text: String,
-    /// The agent's prediction for its deadline.
-    pub admission: Option<AdmissionReport>,
+    /// The prediction for its deadline.
+    pub admission: Option<Admission>,
 }
 
 impl Sent {
@@ -110,8 +110,8 @@ impl<Report: FnMut(&News, Option<&Sent>)> Files<Report> {
             News::Numbered(_) => return self.next.checked_sub(1),
             News::Acknowledged(number, _) | News::Written(number) | News::Abandoned(number, _) => *number,
             News::Receipt(receipt) => receipt.number,
-            News::Agent(Reply::Admission(admission)) => u32::try_from(admission.number).ok()?,
-            News::Agent(_) => return None,
+            News::Admission(admission) => u32::try_from(admission.number).ok()?,
+            News::Down(..) | News::Up(_) | News::Carried(..) => return None,
         };
         self.places.get(&number).copied()
     }
@@ -147,7 +147,7 @@ impl Sent {
     fn update(&mut self, now: Instant, news: &News) {
         match news {
             News::Acknowledged(_, bytes) => self.acked_bytes = *bytes,
-            News::Agent(Reply::Admission(admission)) => self.admission = Some(*admission),
+            News::Admission(admission) => self.admission = Some(*admission),
             News::Abandoned(_, why) => self.end(now, Ending::Abandoned(*why)),
             // A receipt for an abandoned file adds nothing.
             News::Receipt(receipt) if self.ending.is_none() => {
@@ -177,7 +177,6 @@ impl Sent {
 pub struct FileContent {
     file: File,
     opened: Metadata,
-    left: u64,
 }
 
 impl FileContent {
@@ -194,7 +193,7 @@ impl FileContent {
         }
         let file = File::open(path)?;
         let opened = file.metadata()?;
-        Ok(FileContent { file, left: opened.len(), opened })
+        Ok(FileContent { file, opened })
     }
 
     fn has_changed(&self) -> io::Result<bool> {
@@ -210,14 +209,14 @@ impl Content for Option<FileContent> {
         self.as_ref().map_or(0, |content| content.opened.len())
     }
 
-    fn read(&mut self, buffer: &mut [u8]) -> Result<(), Abandoned> {
+    fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), Abandoned> {
         let content = self.as_mut().ok_or(Abandoned::Unreadable)?;
-        content.file.read_exact(buffer).map_err(|cause| match cause.kind() {
+        content.file.read_exact_at(buffer, offset).map_err(|cause| match cause.kind() {
             ErrorKind::UnexpectedEof => Abandoned::Changed,
             _ => Abandoned::Unreadable,
         })?;
-        content.left = content.left.saturating_sub(buffer.len() as u64);
-        match content.left == 0 && content.has_changed().map_err(|_| Abandoned::Unreadable)? {
+        let is_last = offset + buffer.len() as u64 == content.opened.len();
+        match is_last && content.has_changed().map_err(|_| Abandoned::Unreadable)? {
             true => Err(Abandoned::Changed),
             false => Ok(()),
         }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crosslane_core::time::Instant;
@@ -24,7 +25,7 @@ pub struct Kept {
     pub name: String,
     /// Its size as offered by the sender.
     pub size_bytes: u64,
-    /// Bytes written.
+    /// Bytes written from its beginning on, without a gap.
     pub bytes: u64,
     /// Path of the file; `None`: nothing was kept.
     pub file: Option<PathBuf>,
@@ -46,6 +47,8 @@ pub struct Folder<Report> {
 struct Incoming {
     kept: Kept,
     file: Option<File>,
+    /// Bytes written after a gap: the end of each range by its start.
+    after_gap: BTreeMap<u64, u64>,
 }
 
 impl<Report: FnMut(Kept)> Folder<Report> {
@@ -99,7 +102,7 @@ impl<Report: FnMut(Kept)> Sink for Folder<Report> {
     fn begin(&mut self, offer: &Offer) -> Result<(), String> {
         let (name, size_bytes) = (offer.name.clone(), offer.size_bytes);
         let kept = Kept { name, size_bytes, bytes: 0, file: None, incomplete: None, text: String::new() };
-        let mut incoming = Incoming { kept, file: None };
+        let mut incoming = Incoming { kept, file: None, after_gap: BTreeMap::new() };
         let created = self.create(offer).map(|(file, path)| {
             incoming.file = Some(file);
             incoming.kept.file = Some(path);
@@ -109,22 +112,24 @@ impl<Report: FnMut(Kept)> Sink for Folder<Report> {
         created
     }
 
-    fn put(&mut self, number: u32, bytes: &[u8]) -> Result<(), String> {
-        let Some(Incoming { kept, file: Some(file) }) = self.open.get_mut(&number) else { return Ok(()) };
-        let mut rest = bytes;
+    fn put(&mut self, number: u32, offset: u64, bytes: &[u8]) -> Result<(), String> {
+        let Some(Incoming { kept, file: Some(file), after_gap }) = self.open.get_mut(&number) else { return Ok(()) };
+        let mut written = 0;
+        let mut fault = None;
         // The bytes written before the disk is full stay usable, so they are counted.
-        while !rest.is_empty() {
-            match file.write(rest) {
-                Ok(0) => return Err(refused(kept, ErrorKind::StorageFull.into())),
-                Ok(count) => {
-                    kept.bytes += count as u64;
-                    rest = &rest[count..];
-                }
+        while written < bytes.len() && fault.is_none() {
+            match file.write_at(&bytes[written..], offset + written as u64) {
+                Ok(0) => fault = Some(ErrorKind::StorageFull.into()),
+                Ok(count) => written += count,
                 Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
-                Err(cause) => return Err(refused(kept, cause)),
+                Err(cause) => fault = Some(cause),
             }
         }
-        Ok(())
+        after_gap.insert(offset, offset + written as u64);
+        while let Some(end) = after_gap.remove(&kept.bytes) {
+            kept.bytes = end;
+        }
+        fault.map_or(Ok(()), |cause| Err(refused(kept, cause)))
     }
 
     fn complete(&mut self, number: u32, _: Instant) -> Result<(), String> {
@@ -139,8 +144,9 @@ impl<Report: FnMut(Kept)> Sink for Folder<Report> {
     }
 
     fn incomplete(&mut self, number: u32, why: Incomplete) {
-        let Some(Incoming { mut kept, .. }) = self.open.remove(&number) else { return };
-        // An empty file is useless.
+        let Some(Incoming { mut kept, file, .. }) = self.open.remove(&number) else { return };
+        // What follows a gap is useless, and so is an empty file.
+        drop(file.map(|file| file.set_len(kept.bytes)));
         if kept.bytes == 0
             && let Some(part) = kept.file.take()
         {

@@ -1,7 +1,8 @@
-//! Sending and receiving objects over one connection: feeds the engines of
-//! `core::transfer` with bytes, digests and acknowledgements. `crosslane send`
-//! and `crosslane receive` are this library with files; `docs/guide/transfer.md`
-//! lists its guarantees.
+//! Sending and receiving objects: feeds the engines of `core::transfer` with
+//! bytes, digests and acknowledgements. `crosslane send` and `crosslane receive`
+//! are [`multipath`] with files; `docs/guide/transfer.md` lists its guarantees.
+//! [`sending`] and [`receiving`] are the same over one MPTCP connection, for the
+//! drives that compare MPTCP's strategies.
 //!
 //! A [`Source`](sending::Source) supplies objects as they are generated and
 //! receives their results; a [`Sink`](receiving::Sink) accepts them at the
@@ -14,7 +15,9 @@
 //! use crosslane::clock::Clock;
 //! use crosslane::transfer::files::{Ending, Files, Upload};
 //! use crosslane::transfer::folder::Folder;
-//! use crosslane::transfer::{connection, receiving, sending};
+//! use crosslane::transfer::connection;
+//! use crosslane::transfer::multipath::receiving::{self, Joined};
+//! use crosslane::transfer::multipath::sending::{self, How, Path};
 //! use crosslane_core::transfer::Late;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -28,14 +31,19 @@
 //! let outcome = std::thread::scope(|scope| {
 //!     scope.spawn(|| {
 //!         let (socket, _) = listener.accept()?;
-//!         receiving::receive(&socket, &mut Folder::new(folder, |kept| println!("{kept:?}")), clock, &stop)?;
+//!         let path = receiving::greet(&socket, clock, &stop)?.path;
+//!         let mut sink = Folder::new(folder, |kept| println!("{kept:?}"));
+//!         // A program with several paths passes further connections of the transfer to this channel.
+//!         let (_more, join) = std::sync::mpsc::channel();
+//!         receiving::receive(Joined { socket, path }, &join, &mut sink, clock, &stop)?;
 //!         Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
 //!     });
 //!     let deadline = Some(clock.now() + Duration::from_secs(10));
 //!     let upload = Upload { path: file, name: "lidar.bin".into(), start: clock.now(), deadline };
 //!     let mut files = Files::new([upload], |_, _| {});
-//!     let socket = connection::connect(address, &connection::How::default(), clock, &stop)?;
-//!     sending::send(&socket, None, &mut files, Late::GiveUp, clock, &stop)?;
+//!     let paths = [Path { interface: None, unit_cost: 0.0 }];
+//!     let how = How { targets: &[address], congestion: None, late: Late::GiveUp };
+//!     sending::send(&paths, &how, &mut files, clock, &stop)?;
 //!     Ok::<_, crosslane::transfer::TransferError>(files.all()[0].ending)
 //! })?;
 //! assert_eq!(outcome, Some(Ending::Stored));
@@ -53,6 +61,7 @@ use socket2::Socket;
 pub mod connection;
 pub mod files;
 pub mod folder;
+pub mod multipath;
 pub mod receiving;
 pub mod sending;
 

@@ -1,4 +1,4 @@
-//! The receiver of a transfer.
+//! The receiver of a transfer over one MPTCP connection.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write as _};
@@ -52,11 +52,11 @@ pub trait Sink {
     /// Why it cannot be accepted.
     fn begin(&mut self, offer: &Offer) -> Result<(), String>;
 
-    /// The next bytes of an object.
+    /// Bytes of an object, from this offset on; each once, in any order.
     ///
     /// # Errors
     /// Why it cannot be stored.
-    fn put(&mut self, number: u32, bytes: &[u8]) -> Result<(), String>;
+    fn put(&mut self, number: u32, offset: u64, bytes: &[u8]) -> Result<(), String>;
 
     /// An object is complete and its digest right; its last byte arrived at `last`.
     ///
@@ -113,6 +113,8 @@ struct Receiving<'a> {
 
 struct Incoming {
     digest: Sha256,
+    /// Number of bytes read.
+    bytes: u64,
     /// When its last byte so far was read.
     last: Instant,
 }
@@ -178,7 +180,7 @@ impl Receiving<'_> {
 
     fn begin(&mut self, now: Instant, offer: Offer) {
         self.offered = true;
-        self.incoming.insert(offer.number, Incoming { digest: Sha256::new(), last: now });
+        self.incoming.insert(offer.number, Incoming { digest: Sha256::new(), bytes: 0, last: now });
         if let Err(why) = self.sink.begin(&offer) {
             self.refuse(offer.number, why);
         }
@@ -188,7 +190,9 @@ impl Receiving<'_> {
         let Some(incoming) = self.incoming.get_mut(&number) else { return };
         incoming.digest.update(bytes);
         incoming.last = now;
-        if let Err(why) = self.sink.put(number, bytes) {
+        let offset = incoming.bytes;
+        incoming.bytes += bytes.len() as u64;
+        if let Err(why) = self.sink.put(number, offset, bytes) {
             self.refuse(number, why);
         }
     }

@@ -1,4 +1,4 @@
-//! The sender of a transfer.
+//! The sender of a transfer over one MPTCP connection.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write as _};
@@ -6,8 +6,10 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crosslane_core::demand::Admission;
 use crosslane_core::time::Instant;
 use crosslane_core::transfer::frame::{self, Outcome, Receipt, Receipts};
+use crosslane_core::transfer::multipath::sender::Carried;
 use crosslane_core::transfer::sender::{Sender, Write};
 use crosslane_core::transfer::{Abandoned, Late};
 use nix::poll::{PollFd, PollFlags};
@@ -49,11 +51,11 @@ pub trait Content {
     /// Their number.
     fn size_bytes(&self) -> u64;
 
-    /// Fills `buffer` with the next bytes.
+    /// Fills `buffer` with the bytes from this offset on.
     ///
     /// # Errors
     /// Why they cannot be read.
-    fn read(&mut self, buffer: &mut [u8]) -> Result<(), Abandoned>;
+    fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), Abandoned>;
 }
 
 /// A source of objects, which receives their results.
@@ -73,8 +75,8 @@ pub trait Source {
 pub enum News {
     /// The number of the object taken last.
     Numbered(u32),
-    /// Bytes of an open object that the peer's kernel has acknowledged; reported
-    /// for as many objects as a demand has.
+    /// Bytes of an open object that have arrived; reported for as many objects as
+    /// a demand has.
     Acknowledged(u32, u64),
     /// The last byte of this object was written to the connection.
     Written(u32),
@@ -82,8 +84,14 @@ pub enum News {
     Abandoned(u32, Abandoned),
     /// A receipt from the receiver.
     Receipt(Receipt),
-    /// A reply of the agent.
-    Agent(Reply),
+    /// A prediction for the deadline of an object.
+    Admission(Admission),
+    /// The connection of a path broke, or could not be opened, for this reason.
+    Down(usize, String),
+    /// The connection of a path stands again.
+    Up(usize),
+    /// What a path has carried, at the end of the transfer.
+    Carried(usize, Carried),
 }
 
 /// Sends the source's objects until there are no more and the receiver has
@@ -167,7 +175,7 @@ impl Sending<'_> {
             self.begin(now);
             self.abandon_late(now);
             self.report(now);
-            self.read_replies(now);
+            self.read_replies();
             let open = self.read(now)?;
             let blocked = self.write(now)?;
             if self.is_over(now) {
@@ -223,11 +231,11 @@ impl Sending<'_> {
         self.source.on_news(now, News::Abandoned(number, why));
     }
 
-    fn read_replies(&mut self, now: Instant) {
+    fn read_replies(&mut self) {
         while let Some(reply) = self.agent.as_mut().and_then(Agent::poll) {
-            match &reply {
+            match reply {
                 Reply::BacklogBytes(bytes) => {
-                    self.engine.set_backlog(*bytes);
+                    self.engine.set_backlog(bytes);
                     self.has_limit = true;
                 }
                 Reply::Gone => {
@@ -236,7 +244,6 @@ impl Sending<'_> {
                 }
                 _ => {}
             }
-            self.source.on_news(now, News::Agent(reply));
         }
     }
 
@@ -307,7 +314,7 @@ impl Sending<'_> {
         frame::data(&mut self.buffer, number, length);
         let head = self.buffer.len();
         self.buffer.resize(head + length as usize, 0);
-        object.content.read(&mut self.buffer[head..])?;
+        object.content.read(offset, &mut self.buffer[head..])?;
         digest.update(&self.buffer[head..]);
         if last {
             let digest = std::mem::take(digest).finalize();

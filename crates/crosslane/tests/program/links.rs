@@ -15,18 +15,23 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 /// Two emulated links of the same rate and one-way delay; traffic without a source address uses the first.
 pub fn two_links(names: [&str; 2], mbit_s: f64, delay_ms: u64) -> (Testbed, Emulator) {
+    unequal_links(names, [mbit_s; 2], delay_ms)
+}
+
+/// The same with a rate for each.
+pub fn unequal_links(names: [&str; 2], mbit_s: [f64; 2], delay_ms: u64) -> (Testbed, Emulator) {
     let plan = |(metric, name): (usize, &str)| PathPlan { name: name.to_owned(), metric: metric as u32 };
     let plans: Vec<_> = names.into_iter().enumerate().map(plan).collect();
     let mut testbed = Testbed::new(&plans).unwrap();
-    let params = DirectionParams {
+    let params = |mbit_s: f64| DirectionParams {
         bottleneck: Bottleneck::Rate { bit_s: mbit_s * 1e6 },
         delay: Duration::from_millis(delay_ms),
         loss: Loss::NONE,
         queue: QueueLimit::Packets(1000),
         codel: None,
     };
-    let links = testbed.take_devices().into_iter().map(|devices| {
-        let link = Link::new(1, &devices.name, params.clone(), params.clone());
+    let links = testbed.take_devices().into_iter().zip(mbit_s).map(|(devices, mbit_s)| {
+        let link = Link::new(1, &devices.name, params(mbit_s), params(mbit_s));
         EmulatedLink { devices: vec![devices], link }
     });
     let emulator = Emulator::start(Clock::start(), links.collect(), None).unwrap();

@@ -38,9 +38,9 @@ impl Receiver {
         receiver
     }
 
-    /// Waits up to 4 s until standard error contains this message; returns all of it.
+    /// Waits up to 15 s until standard error contains this message; returns all of it.
     pub fn await_message(&self, message: &str) -> String {
-        for _ in 0..200 {
+        for _ in 0..750 {
             let text = fs::read_to_string(&self.stderr).unwrap();
             if text.contains(message) && text.ends_with('\n') {
                 return text;

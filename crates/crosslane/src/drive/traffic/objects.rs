@@ -68,7 +68,7 @@ impl Source for Periodic {
         self.due = self.starts.next();
         let size_bytes = self.rules.object_bytes;
         let number = self.log.begin(start, size_bytes);
-        let content = Box::new(Pattern { next: number << 40, size_bytes });
+        let content = Box::new(Pattern { first: number << 40, size_bytes });
         Some(Object { name: number.to_string(), start, deadline: Some(start + self.rules.deadline()), content })
     }
 
@@ -83,7 +83,7 @@ impl Source for Periodic {
 /// 64-bit words that no other object contains, so that the digest detects
 /// misplaced bytes.
 struct Pattern {
-    next: u64,
+    first: u64,
     size_bytes: u64,
 }
 
@@ -92,10 +92,10 @@ impl Content for Pattern {
         self.size_bytes
     }
 
-    fn read(&mut self, buffer: &mut [u8]) -> Result<(), Abandoned> {
-        for word in buffer.chunks_mut(8) {
-            word.copy_from_slice(&self.next.to_le_bytes()[..word.len()]);
-            self.next += 1;
+    /// `offset` is a multiple of 8.
+    fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), Abandoned> {
+        for (value, word) in (self.first + offset / 8..).zip(buffer.chunks_mut(8)) {
+            word.copy_from_slice(&value.to_le_bytes()[..word.len()]);
         }
         Ok(())
     }
@@ -112,7 +112,7 @@ impl Sink for Received {
         Ok(())
     }
 
-    fn put(&mut self, _: u32, _: &[u8]) -> Result<(), String> {
+    fn put(&mut self, _: u32, _: u64, _: &[u8]) -> Result<(), String> {
         Ok(())
     }
 

@@ -1,0 +1,151 @@
+//! The wire format of version 2; numbers are in network byte order.
+//!
+//! The sender's stream on each connection begins with a [`Greeting`], the receiver's with a [`welcome`].
+//! Offers, ends, abandonments and receipts are those of [version 1](crate::transfer::frame).
+
+use alloc::vec::Vec;
+
+use super::MAX_PATHS;
+use crate::transfer::frame::{self, Fault, Partial, Receipt};
+
+pub use crate::transfer::frame::{CONNECTION, DIGEST_BYTES, Outcome, abandon, end, offer, receipt};
+
+/// Name and version.
+pub const PREFACE: [u8; 8] = *b"XLANE\0\0\x02";
+/// Length of a greeting, in bytes.
+pub const GREETING_BYTES: usize = PREFACE.len() + 17;
+/// Length of a welcome, in bytes.
+pub const WELCOME_BYTES: usize = PREFACE.len() + 8;
+/// Length of a piece's header, in bytes.
+pub const PIECE_HEADER_BYTES: usize = 11;
+
+pub(super) const PIECE: u8 = 6;
+const RECEIVED: u8 = 7;
+const RECEIVED_BYTES: usize = 9;
+
+/// Start of the sender's stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Greeting {
+    /// The transfer, drawn at random: connections that name the same one belong together.
+    pub transfer: [u8; 16],
+    /// The path's place in the sender's preference, from 0 on. A later connection of the same path replaces
+    /// the earlier one.
+    pub path: u8,
+}
+
+impl Greeting {
+    /// Its bytes.
+    pub fn emit(&self) -> [u8; GREETING_BYTES] {
+        let mut bytes = [0; GREETING_BYTES];
+        bytes[..8].copy_from_slice(&PREFACE);
+        bytes[8..24].copy_from_slice(&self.transfer);
+        bytes[24] = self.path;
+        bytes
+    }
+
+    /// Reads a greeting; `None` while `bytes` is only the beginning of one.
+    ///
+    /// # Errors
+    /// The peer is not a sender, or of another version.
+    pub fn parse(bytes: &[u8]) -> Result<Option<Greeting>, Fault> {
+        check_preface(bytes)?;
+        let Some((bytes, _)) = bytes.split_first_chunk::<GREETING_BYTES>() else { return Ok(None) };
+        let mut transfer = [0; 16];
+        transfer.copy_from_slice(&bytes[8..24]);
+        let greeting = Greeting { transfer, path: bytes[24] };
+        if usize::from(greeting.path) >= MAX_PATHS {
+            return Err(Fault { offset: 24, what: alloc::format!("a path above {}", MAX_PATHS - 1) });
+        }
+        Ok(Some(greeting))
+    }
+}
+
+/// Whether a stream that begins with these bytes is of version 1.
+pub fn is_former_version(bytes: &[u8]) -> bool {
+    bytes.starts_with(&frame::PREFACE)
+}
+
+fn check_preface(bytes: &[u8]) -> Result<(), Fault> {
+    let known = bytes.len().min(PREFACE.len());
+    if bytes[..known] == PREFACE[..known] {
+        return Ok(());
+    }
+    let what = match is_former_version(bytes) {
+        true => "version 1 of the transfer, where this program has version 2,",
+        false => "not a Crosslane transfer of version 2",
+    };
+    Err(Fault { offset: 0, what: what.into() })
+}
+
+/// Appends the start of the receiver's stream. `instance` is drawn at random when a receiver begins a
+/// transfer: a receiver that was restarted has another one, and none of the objects.
+pub fn welcome(into: &mut Vec<u8>, instance: u64) {
+    into.extend(PREFACE);
+    into.extend(instance.to_be_bytes());
+}
+
+/// Appends the header of a piece; its bytes follow.
+pub fn piece(into: &mut Vec<u8>, number: u32, index: u32, length: u32) {
+    into.push(PIECE);
+    into.extend(number.to_be_bytes());
+    into.extend(index.to_be_bytes());
+    into.extend((length as u16).to_be_bytes());
+}
+
+/// Appends the number of pieces read from this connection since its beginning.
+pub fn received(into: &mut Vec<u8>, pieces: u64) {
+    into.push(RECEIVED);
+    into.extend(pieces.to_be_bytes());
+}
+
+/// A frame of the receiver's stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Pieces read from this connection since its beginning.
+    Received(u64),
+    /// The receiver's answer for an object.
+    Receipt(Receipt),
+}
+
+/// Decoder of the receiver's stream; holds at most one frame.
+#[derive(Debug, Default)]
+pub struct Replies {
+    partial: Partial,
+    instance: Option<u64>,
+}
+
+impl Replies {
+    /// The receiver's instance, once its [`welcome`] has arrived.
+    pub fn instance(&self) -> Option<u64> {
+        self.instance
+    }
+
+    /// Consumes `bytes` until a frame is complete or no bytes are left.
+    ///
+    /// # Errors
+    /// The stream is malformed; nothing after the fault can be read.
+    pub fn take(&mut self, bytes: &mut &[u8]) -> Result<Option<Reply>, Fault> {
+        let partial = &mut self.partial;
+        if self.instance.is_none() {
+            let is_complete = partial.fill(bytes, WELCOME_BYTES);
+            check_preface(partial.tail(0))?;
+            if !is_complete {
+                return Ok(None);
+            }
+            self.instance = Some(partial.u64(PREFACE.len()));
+            partial.clear();
+        }
+        if !partial.fill(bytes, 1) {
+            return Ok(None);
+        }
+        if partial.u8(0) != RECEIVED {
+            return Ok(partial.receipt(bytes)?.map(Reply::Receipt));
+        }
+        if !partial.fill(bytes, RECEIVED_BYTES) {
+            return Ok(None);
+        }
+        let pieces = partial.u64(1);
+        partial.clear();
+        Ok(Some(Reply::Received(pieces)))
+    }
+}

@@ -1,0 +1,30 @@
+//! Transfer of objects with deadlines over several TCP connections, one a path.
+//!
+//! An object is a row of pieces. A [sender](sender::Sender) gives each piece to the path that is to carry
+//! it: the plan is that of strategy `deadline` (`allocate::deadline`), and a path has a small backlog, so
+//! that a decision takes hold soon. A piece that is late on one path is sent over another too. A
+//! [receiver](receiver::Receiver) takes the copy that arrives first, so no path waits for another. Both
+//! know only lengths; the driver has the bytes, reads files and computes digests. [`frame`] is the wire
+//! format, shown in `docs/reference/transfer-wire.md`.
+
+pub mod frame;
+pub mod receiver;
+pub mod sender;
+
+/// Length of a piece, except the last one of an object, in bytes: 16 ms at 8 Mbit/s.
+pub const PIECE_BYTES: u64 = 16_384;
+/// Maximum number of paths of a transfer.
+pub const MAX_PATHS: usize = 8;
+/// Maximum size of an object, in bytes: pieces are numbered by 32 bits.
+pub const MAX_OBJECT_BYTES: u64 = PIECE_BYTES * (u32::MAX as u64);
+
+/// Number of pieces of an object of this size; an empty object has one empty piece.
+pub fn pieces(size_bytes: u64) -> u32 {
+    u32::try_from(size_bytes.div_ceil(PIECE_BYTES)).unwrap_or(u32::MAX).max(1)
+}
+
+/// Offset and length of a piece in an object of this size.
+pub fn extent(size_bytes: u64, piece: u32) -> (u64, u32) {
+    let offset = u64::from(piece) * PIECE_BYTES;
+    (offset, size_bytes.saturating_sub(offset).min(PIECE_BYTES) as u32)
+}

@@ -1,0 +1,321 @@
+//! The receiver: puts the objects together, in whichever order and over whichever connection their pieces
+//! arrive.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::frame::{DIGEST_BYTES, GREETING_BYTES, PIECE, PIECE_HEADER_BYTES};
+use super::{MAX_OBJECT_BYTES, extent, pieces};
+use crate::transfer::Abandoned;
+use crate::transfer::frame::{
+    ABANDON, ABANDON_BYTES, ABANDONED, END, END_BYTES, Fault, OFFER, OFFER_BYTES, Partial, Receipt,
+};
+use crate::transfer::receiver::is_file_name;
+
+/// Maximum number of objects that are begun and not closed, and of receipts that are remembered.
+pub const MAX_BEGUN: usize = 1024;
+
+/// An event of the transfer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An object begins.
+    Offer {
+        /// Its number.
+        number: u32,
+        /// Its size in bytes.
+        size_bytes: u64,
+        /// Its deadline, in ms since it was generated; 0: none.
+        deadline_ms: u32,
+        /// Its name, valid as a file name: no separator, not `.`, not `..`.
+        name: String,
+    },
+    /// A piece that arrives for the first time.
+    Piece {
+        /// Its object.
+        number: u32,
+        /// Its place in the object, from 0 on.
+        index: u32,
+        /// Offset of its bytes in the object.
+        offset: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// All pieces of an object and its digest have arrived. The driver checks the digest and
+    /// [closes](Receiver::close) the object.
+    Complete {
+        /// Its number.
+        number: u32,
+        /// The digest that the sender reports.
+        digest: [u8; DIGEST_BYTES],
+    },
+    /// An object was abandoned. The driver closes it.
+    Abandon {
+        /// Its number.
+        number: u32,
+        /// The reason.
+        why: Abandoned,
+    },
+    /// The sender does not know that this object is closed: the receipt is to be sent again.
+    Closed(Receipt),
+}
+
+/// The engine of the receiving end.
+#[derive(Debug, Default)]
+pub struct Receiver {
+    connections: BTreeMap<u8, Connection>,
+    objects: BTreeMap<u32, Incoming>,
+    /// Objects closed last.
+    closed: VecDeque<Receipt>,
+    /// One more than the highest number offered.
+    offered: u64,
+    /// An object of which everything has arrived.
+    complete: Option<u32>,
+    duplicates: u64,
+}
+
+#[derive(Debug, Default)]
+struct Connection {
+    partial: Partial,
+    /// The piece that is arriving.
+    piece: Option<Arriving>,
+    received: u64,
+    reported: u64,
+}
+
+#[derive(Debug)]
+struct Arriving {
+    number: u32,
+    index: u32,
+    length: usize,
+    bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Incoming {
+    size: u64,
+    name: String,
+    arrived: Ranges,
+    digest: Option<[u8; DIGEST_BYTES]>,
+}
+
+/// A set of piece indices: the end of each range by its start.
+#[derive(Debug, Default)]
+struct Ranges {
+    ends: BTreeMap<u32, u32>,
+    count: u32,
+}
+
+impl Receiver {
+    /// A connection of this path begins, after its greeting; it replaces an earlier one.
+    pub fn connect(&mut self, path: u8) {
+        let mut connection = Connection::default();
+        connection.partial.offset = GREETING_BYTES as u64;
+        self.connections.insert(path, connection);
+    }
+
+    /// The connection of this path ended.
+    pub fn disconnect(&mut self, path: u8) {
+        self.connections.remove(&path);
+    }
+
+    /// Consumes `bytes` of the connection of a path until an event is complete or no bytes are left. The
+    /// last event may come without further bytes.
+    ///
+    /// # Errors
+    /// The stream is malformed; nothing after the fault can be read.
+    pub fn take(&mut self, path: u8, bytes: &mut &[u8]) -> Result<Option<Event>, Fault> {
+        loop {
+            if let Some(event) = self.complete.take().and_then(|number| self.completed(number)) {
+                return Ok(Some(event));
+            }
+            let Some(connection) = self.connections.get_mut(&path) else { return Ok(None) };
+            if connection.piece.is_some() {
+                let Some(piece) = connection.take_piece(bytes) else { return Ok(None) };
+                if let Some(event) = self.arrived(piece) {
+                    return Ok(Some(event));
+                }
+                continue;
+            }
+            let Some(mut partial) = connection.take_header(bytes)? else { return Ok(None) };
+            let event = self.frame(path, &partial);
+            partial.clear();
+            if let Some(connection) = self.connections.get_mut(&path) {
+                connection.partial = partial;
+            }
+            if let Some(event) = event? {
+                return Ok(Some(event));
+            }
+        }
+    }
+
+    /// Closes an object; pieces of it that still arrive are ignored. True if it was open.
+    pub fn close(&mut self, receipt: Receipt) -> bool {
+        let was_open = self.objects.remove(&receipt.number).is_some();
+        if self.closed.len() >= MAX_BEGUN {
+            self.closed.pop_front();
+        }
+        self.closed.push_back(receipt);
+        was_open
+    }
+
+    /// The number of pieces read from the connection of a path, if it was not reported yet.
+    pub fn poll_received(&mut self, path: u8) -> Option<u64> {
+        let connection = self.connections.get_mut(&path)?;
+        let is_new = connection.received > connection.reported;
+        connection.reported = connection.received;
+        is_new.then_some(connection.received)
+    }
+
+    /// Whether no object is open: the transfer may end here.
+    pub fn is_between_objects(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// Bytes that arrived more than once.
+    pub fn duplicate_bytes(&self) -> u64 {
+        self.duplicates
+    }
+
+    fn completed(&self, number: u32) -> Option<Event> {
+        let digest = self.objects.get(&number)?.digest?;
+        Some(Event::Complete { number, digest })
+    }
+
+    fn check_complete(&mut self, number: u32) {
+        let is_complete = |object: &Incoming| object.digest.is_some() && object.arrived.count == pieces(object.size);
+        if self.objects.get(&number).is_some_and(is_complete) {
+            self.complete = Some(number);
+        }
+    }
+
+    fn arrived(&mut self, piece: Arriving) -> Option<Event> {
+        let Arriving { number, index, bytes, .. } = piece;
+        let is_new = self.objects.get_mut(&number).is_some_and(|object| object.arrived.insert(index));
+        if !is_new {
+            self.duplicates += bytes.len() as u64;
+            return None;
+        }
+        self.check_complete(number);
+        let (offset, _) = extent(u64::MAX, index);
+        Some(Event::Piece { number, index, offset, bytes })
+    }
+
+    /// Processes a complete frame, or the header of a piece.
+    fn frame(&mut self, path: u8, frame: &Partial) -> Result<Option<Event>, Fault> {
+        let number = frame.u32(1);
+        let kind = frame.u8(0);
+        if kind == OFFER {
+            return self.offer(number, frame);
+        }
+        if u64::from(number) >= self.offered {
+            return Err(frame.fault(format!("a frame of object {number}, which was not offered")));
+        }
+        match kind {
+            PIECE => {
+                let (index, length) = (frame.u32(5), frame.u32(7) as u16);
+                let of_object = |object: &Incoming| {
+                    index < pieces(object.size) && extent(object.size, index).1 == u32::from(length)
+                };
+                if !self.objects.get(&number).is_none_or(of_object) {
+                    return Err(frame.fault(format!("a piece that object {number} does not have")));
+                }
+                let length = usize::from(length);
+                let piece = Arriving { number, index, length, bytes: Vec::with_capacity(length) };
+                if let Some(connection) = self.connections.get_mut(&path) {
+                    connection.piece = Some(piece);
+                }
+                Ok(None)
+            }
+            END => {
+                let digest = frame.tail(5).first_chunk::<DIGEST_BYTES>().copied();
+                let Some(object) = self.objects.get_mut(&number) else { return Ok(None) };
+                if object.digest.is_some() && object.digest != digest {
+                    return Err(frame.fault(format!("two digests of object {number}")));
+                }
+                object.digest = digest;
+                self.check_complete(number);
+                Ok(None)
+            }
+            _ => {
+                let Some(why) = ABANDONED.get(usize::from(frame.u8(5))).copied() else {
+                    return Err(frame.fault("an abandonment for an unknown reason"));
+                };
+                Ok(self.objects.contains_key(&number).then_some(Event::Abandon { number, why }))
+            }
+        }
+    }
+
+    /// An object is offered on each connection that carries a part of it.
+    fn offer(&mut self, number: u32, frame: &Partial) -> Result<Option<Event>, Fault> {
+        let size_bytes = frame.u64(5);
+        let name = frame.text(OFFER_BYTES).filter(|name| is_file_name(name));
+        let Some(name) = name else { return Err(frame.fault("an object whose name is not a file name")) };
+        if size_bytes > MAX_OBJECT_BYTES {
+            return Err(frame.fault(format!("an object of more than {MAX_OBJECT_BYTES} bytes")));
+        }
+        if let Some(known) = self.objects.get(&number) {
+            let is_same = (known.size, &known.name) == (size_bytes, &name);
+            return if is_same { Ok(None) } else { Err(frame.fault(format!("object {number} offered twice"))) };
+        }
+        if let Some(receipt) = self.closed.iter().find(|receipt| receipt.number == number) {
+            return Ok(Some(Event::Closed(receipt.clone())));
+        }
+        if self.objects.len() >= MAX_BEGUN {
+            return Err(frame.fault(format!("more than {MAX_BEGUN} objects begun and not ended")));
+        }
+        self.offered = self.offered.max(u64::from(number) + 1);
+        let incoming = Incoming { size: size_bytes, name: name.clone(), arrived: Ranges::default(), digest: None };
+        self.objects.insert(number, incoming);
+        Ok(Some(Event::Offer { number, size_bytes, deadline_ms: frame.u32(13), name }))
+    }
+}
+
+impl Connection {
+    /// The next frame, or the header of a piece, once it is complete.
+    fn take_header(&mut self, bytes: &mut &[u8]) -> Result<Option<Partial>, Fault> {
+        let partial = &mut self.partial;
+        if !partial.fill(bytes, 1) {
+            return Ok(None);
+        }
+        let is_complete = match partial.u8(0) {
+            OFFER => partial.fill_with_text(bytes, OFFER_BYTES),
+            PIECE => partial.fill(bytes, PIECE_HEADER_BYTES),
+            END => partial.fill(bytes, END_BYTES),
+            ABANDON => partial.fill(bytes, ABANDON_BYTES),
+            other => return Err(partial.fault(format!("a frame of unknown type {other}"))),
+        };
+        Ok(is_complete.then(|| core::mem::take(partial)))
+    }
+
+    /// The piece that is arriving, once it is complete.
+    fn take_piece(&mut self, bytes: &mut &[u8]) -> Option<Arriving> {
+        let piece = self.piece.as_mut()?;
+        let part = bytes.len().min(piece.length - piece.bytes.len());
+        let (now, later) = bytes.split_at(part);
+        piece.bytes.extend_from_slice(now);
+        self.partial.offset += part as u64;
+        *bytes = later;
+        if piece.bytes.len() < piece.length {
+            return None;
+        }
+        self.received += 1;
+        self.piece.take()
+    }
+}
+
+impl Ranges {
+    /// Adds an index; false if it is there.
+    fn insert(&mut self, index: u32) -> bool {
+        let before = self.ends.range(..=index).next_back().map(|(start, end)| (*start, *end));
+        if before.is_some_and(|(_, end)| index < end) {
+            return false;
+        }
+        let start = before.filter(|(_, end)| *end == index).map_or(index, |(start, _)| start);
+        let end = self.ends.remove(&(index + 1)).unwrap_or(index + 1);
+        self.ends.insert(start, end);
+        self.count += 1;
+        true
+    }
+}

@@ -1,0 +1,365 @@
+//! The sender: gives each piece to the path that is to carry it.
+//!
+//! Every 10 ms the plan of strategy `deadline` says which paths carry, by deadline, price and what each has
+//! delivered. A path that carries takes the next piece of the object due earliest while its backlog is
+//! small. Pieces of a connection that breaks are given out again. When an object has no other pieces left,
+//! a path takes a second copy of those that another one would deliver too late or not at all.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+mod open;
+mod path;
+
+use open::{Open, due};
+use path::{Flight, Path};
+
+use super::receiver::MAX_BEGUN;
+use super::{MAX_OBJECT_BYTES, MAX_PATHS, pieces};
+use crate::allocate::Allocator;
+use crate::allocate::deadline::{Deadline, Params};
+use crate::assess::Reason;
+use crate::demand::{self, Admission, Demand};
+use crate::path::Transport;
+use crate::time::{Duration, Instant};
+use crate::transfer::sender::MAX_OPEN;
+use crate::transfer::{Abandoned, Late};
+
+/// Time between two evaluations of the plan.
+const EVALUATION: Duration = Duration::from_millis(10);
+/// A path that delivers nothing for this long, and for three RTTs, is stalled.
+const STALL: Duration = Duration::from_millis(300);
+/// After this time without a delivery another connection of the path is tried.
+const SILENCE: Duration = Duration::from_secs(1);
+/// An object that is in flight at its deadline is waited for.
+const RECEIPT_TIMEOUT: Duration = Duration::from_secs(3);
+/// A piece is late if it is expected this long before the deadline, or later, in s.
+const LATE_S: f64 = 0.05;
+
+/// What to write to the connection of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// The offer of an object, before its first piece on this connection.
+    Offer {
+        /// The object.
+        number: u32,
+    },
+    /// A piece.
+    Piece {
+        /// The object.
+        number: u32,
+        /// Its place in the object, from 0 on. Each index comes for the first time in order.
+        index: u32,
+        /// Offset of its bytes in the object.
+        offset: u64,
+        /// Number of bytes, up to [`PIECE_BYTES`](super::PIECE_BYTES).
+        length: u32,
+    },
+    /// The digest of an object whose pieces were all given out.
+    End {
+        /// The object.
+        number: u32,
+    },
+    /// The object's abandonment.
+    Abandon {
+        /// The object.
+        number: u32,
+        /// The reason.
+        why: Abandoned,
+    },
+}
+
+/// What a path has carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Bytes of pieces that the receiver has read from it.
+    pub bytes: u64,
+    /// Of these, bytes that it had already.
+    pub duplicate_bytes: u64,
+}
+
+/// The engine of the sending end.
+#[derive(Debug)]
+pub struct Sender {
+    late: Late,
+    plan: Deadline,
+    evaluated: Option<Instant>,
+    paths: Vec<Path>,
+    /// Open objects, the earliest deadline first.
+    open: Vec<Open>,
+    next_number: u32,
+    changed: bool,
+}
+
+impl Sender {
+    /// A sender over paths of these prices of a byte, in any unit, the preferred path first; at most
+    /// [`MAX_PATHS`] are used. All are [closed](Self::close).
+    pub fn new(late: Late, unit_costs: &[f64]) -> Sender {
+        let paths = unit_costs.iter().take(MAX_PATHS).map(|cost| Path::new(*cost)).collect();
+        let plan = Deadline::without_ordering(Params::default());
+        Sender { late, plan, evaluated: None, paths, open: Vec::new(), next_number: 0, changed: false }
+    }
+
+    /// Adds an object generated at `start` and returns its number; `None` while it [is full](Self::is_full),
+    /// or if the object is longer than [`MAX_OBJECT_BYTES`].
+    pub fn submit(&mut self, size: u64, start: Instant, deadline: Option<Instant>) -> Option<u32> {
+        if self.is_full() || size > MAX_OBJECT_BYTES {
+            return None;
+        }
+        let number = self.next_number;
+        self.next_number += 1;
+        let (lost, in_flight) = (BTreeSet::new(), BTreeMap::new());
+        let (next, acked, offered, ended, abandoned) = (0, 0, 0, 0, None);
+        let open = Open { number, size, start, deadline, next, lost, in_flight, acked, offered, ended, abandoned };
+        let index = self.open.partition_point(|other| due(other.deadline) <= due(deadline));
+        self.open.insert(index, open);
+        self.evaluated = None;
+        self.changed = true;
+        Some(number)
+    }
+
+    /// True while [`MAX_OPEN`] objects are open.
+    pub fn is_full(&self) -> bool {
+        self.open.len() >= MAX_OPEN
+    }
+
+    /// Abandons an object; false if it is not open.
+    pub fn abandon(&mut self, number: u32, why: Abandoned) -> bool {
+        let Some(open) = self.open.iter_mut().find(|open| open.number == number && open.abandoned.is_none()) else {
+            return false;
+        };
+        open.abandoned = Some(why);
+        self.changed = true;
+        self.forget_abandoned();
+        true
+    }
+
+    /// The receiver has closed an object.
+    pub fn close_object(&mut self, number: u32) {
+        self.changed |= self.open.iter().any(|open| open.number == number);
+        self.open.retain(|open| open.number != number);
+    }
+
+    /// A new connection of a path stands.
+    pub fn open(&mut self, now: Instant, path: usize) {
+        self.close(path);
+        if let Some(path) = self.paths.get_mut(path) {
+            path.open(now);
+        }
+        self.evaluated = None;
+    }
+
+    /// The connection of a path broke: its pieces are given out again.
+    pub fn close(&mut self, path: usize) {
+        let Some(closing) = self.paths.get_mut(path) else { return };
+        for flight in closing.close() {
+            let Some(open) = self.open.iter_mut().find(|open| open.number == flight.number) else { continue };
+            let Some(copies) = open.in_flight.get_mut(&flight.index) else { continue };
+            *copies -= 1;
+            if *copies == 0 {
+                open.in_flight.remove(&flight.index);
+                open.lost.insert(flight.index);
+            }
+        }
+        for open in &mut self.open {
+            open.offered &= !bit(path);
+            open.ended &= !bit(path);
+        }
+        self.forget_abandoned();
+        self.evaluated = None;
+    }
+
+    /// The receiver has lost what it had: all connections are closed, and open objects begin again.
+    pub fn restart(&mut self) {
+        (0..self.paths.len()).for_each(|path| self.close(path));
+        for open in &mut self.open {
+            (open.next, open.acked) = (0, 0);
+            open.lost.clear();
+        }
+    }
+
+    /// The statistics of a path's connection, with the bytes that wait in the driver among those not sent.
+    pub fn on_transport(&mut self, now: Instant, path: usize, transport: &Transport) {
+        if let Some(path) = self.paths.get_mut(path) {
+            path.on_transport(now, transport);
+        }
+    }
+
+    /// The receiver has read this number of pieces from a path's connection since it began; false if fewer
+    /// were written.
+    pub fn on_received(&mut self, now: Instant, path: usize, pieces: u64) -> bool {
+        let Some(path) = self.paths.get_mut(path) else { return false };
+        while path.received() < pieces {
+            let Some(flight) = path.take_received(now) else { return false };
+            let open = self.open.iter_mut().find(|open| open.number == flight.number);
+            let is_first = open.is_some_and(|open| open.receive(flight));
+            path.count(flight, is_first);
+        }
+        true
+    }
+
+    /// Evaluates the plan if it is time; returns the reason if other paths carry from now on.
+    pub fn review(&mut self, now: Instant) -> Option<Reason> {
+        if self.evaluated.is_some_and(|at| now < at + EVALUATION) {
+            return None;
+        }
+        self.evaluated = Some(now);
+        let unit_costs = self.paths.iter().map(|path| path.cost).collect();
+        let demand = Demand { objects: self.demand(now), unit_costs };
+        // Until a rate is known the plan is to learn: without a history it does not take a first value for one.
+        let is_known = self.paths.iter().any(|path| path.bytes_s().is_some());
+        let supplies: Vec<_> = (0..).zip(&self.paths).map(|(rank, path)| path.supply(rank, is_known)).collect();
+        let reason = self.plan.on_demand(now, &demand, &supplies);
+        let inputs: Vec<_> = supplies.iter().map(|supply| supply.input).collect();
+        let wanted = self.plan.allocate(&inputs);
+        for (path, state) in self.paths.iter_mut().zip(wanted.states()) {
+            path.set_state(*state);
+        }
+        reason
+    }
+
+    /// The next prediction for a new object.
+    pub fn poll_admission(&mut self) -> Option<Admission> {
+        self.plan.poll_admission()
+    }
+
+    /// The next object that is not whole at its deadline, if such objects are given up: it is abandoned. If all of it
+    /// is in flight, it is so [`RECEIPT_TIMEOUT`] later.
+    pub fn poll_late(&mut self, now: Instant) -> Option<u32> {
+        let patience = |open: &Open| if open.is_in_flight() { RECEIPT_TIMEOUT } else { Duration::ZERO };
+        let is_late = |open: &&Open| open.deadline.is_some_and(|at| at + patience(open) <= now);
+        let is_whole = |open: &Open| open.is_in_flight() && open.in_flight.is_empty();
+        let number = self.active().find(|open| is_late(open) && !is_whole(open))?.number;
+        (self.late == Late::GiveUp && self.abandon(number, Abandoned::Late)).then_some(number)
+    }
+
+    /// What to write to the connection of a path now.
+    pub fn poll(&mut self, now: Instant, path: usize) -> Option<Write> {
+        let stalled = self.stalled(now);
+        let own = bit(path);
+        let this = self.paths.get(path).filter(|path| path.is_open())?;
+        for open in &mut self.open {
+            let number = open.number;
+            if let Some(why) = open.abandoned.filter(|_| open.offered & own != 0) {
+                open.offered &= !own;
+                self.forget_abandoned();
+                return Some(Write::Abandon { number, why });
+            }
+            if open.is_given_out() && open.offered & !open.ended & own != 0 {
+                open.ended |= own;
+                return Some(Write::End { number });
+            }
+        }
+        if !this.carries(now) {
+            return None;
+        }
+        let begun = self.active().filter(|open| open.offered != 0).count();
+        let place = (0..self.open.len()).find(|&place| {
+            let open = &self.open[place];
+            let may_begin = open.next > 0 || begun < MAX_BEGUN;
+            open.abandoned.is_none()
+                && may_begin
+                && (open.offered & !stalled == 0 || self.piece_for(now, path, place).is_some())
+        })?;
+        let number = self.open[place].number;
+        if self.open[place].offered & own == 0 {
+            self.open[place].offered |= own;
+            return Some(Write::Offer { number });
+        }
+        let index = self.piece_for(now, path, place)?;
+        let (offset, length) = self.open[place].give_out(index);
+        self.paths.get_mut(path)?.give(now, Flight { number, index, length });
+        Some(Write::Piece { number, index, offset, length })
+    }
+
+    /// Takes back the piece that was polled last for a path, since its bytes cannot be read, and abandons
+    /// its object.
+    pub fn take_back(&mut self, path: usize, why: Abandoned) {
+        if let Some(flight) = self.paths.get_mut(path).and_then(Path::take_back) {
+            self.abandon(flight.number, why);
+        }
+    }
+
+    /// Whether an object was added or removed since the last call.
+    pub fn take_changed(&mut self) -> bool {
+        core::mem::take(&mut self.changed)
+    }
+
+    /// Whether no object is open.
+    pub fn is_idle(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Whether nothing was delivered over a path for so long that another connection may serve better.
+    pub fn is_silent(&self, now: Instant, path: usize) -> bool {
+        self.paths.get(path).is_some_and(|path| path.delivers_nothing_for(now, SILENCE))
+    }
+
+    /// What a path has carried.
+    pub fn carried(&self, path: usize) -> Carried {
+        self.paths.get(path).map(|path| path.carried).unwrap_or_default()
+    }
+
+    /// Number and arrived bytes of the open objects due first, as many as a demand has.
+    pub fn progress(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.active().map(|open| (open.number, open.acked)).filter(|(_, bytes)| *bytes > 0).take(demand::MAX_OBJECTS)
+    }
+
+    /// What the plan is to send: an object past its deadline only if more of it is to be sent.
+    fn demand(&self, now: Instant) -> Vec<demand::Object> {
+        let is_of_use = |open: &&Open| self.late == Late::Continue || due(open.deadline) > now || !open.is_in_flight();
+        let object = |open: &Open| {
+            Some(demand::Object {
+                number: open.number.into(),
+                size_bytes: open.size,
+                acked_bytes: open.acked,
+                start: open.start,
+                deadline: open.deadline?,
+            })
+        };
+        self.active()
+            .filter(|open| open.acked < open.size)
+            .filter(is_of_use)
+            .filter_map(object)
+            .take(demand::MAX_OBJECTS)
+            .collect()
+    }
+
+    fn active(&self) -> impl Iterator<Item = &Open> {
+        self.open.iter().filter(|open| open.abandoned.is_none())
+    }
+
+    fn stalled(&self, now: Instant) -> u16 {
+        let stalled = self.paths.iter().enumerate().filter(|(_, path)| path.delivers_nothing_for(now, STALL));
+        stalled.fold(0, |all, (place, _)| all | bit(place))
+    }
+
+    /// The piece of an object that a path is to carry next.
+    fn piece_for(&self, now: Instant, path: usize, place: usize) -> Option<u32> {
+        let open = self.open.get(place)?;
+        let fresh = || (open.next < pieces(open.size)).then_some(open.next);
+        open.lost.first().copied().or_else(fresh).or_else(|| self.late_piece(now, path, open))
+    }
+
+    /// A piece in flight on another path that would deliver it too late, and later than this one.
+    fn late_piece(&self, now: Instant, path: usize, open: &Open) -> Option<u32> {
+        let this = self.paths.get(path)?;
+        let left_s = open.deadline.map_or(f64::INFINITY, |at| at.as_secs_f64() - now.as_secs_f64());
+        let is_past = self.late == Late::GiveUp && left_s < 0.0;
+        let others = self.paths.iter().enumerate().filter(|(other, _)| *other != path && !is_past);
+        others.flat_map(|(_, other)| other.flights(now)).find_map(|(flight, arrival_s)| {
+            let is_single = flight.number == open.number && open.in_flight.get(&flight.index) == Some(&1);
+            let is_late = arrival_s > left_s - LATE_S || arrival_s.is_infinite();
+            (is_single && is_late && this.next_arrival_s() < arrival_s).then_some(flight.index)
+        })
+    }
+
+    /// Removes abandoned objects of which no connection needs to be notified.
+    fn forget_abandoned(&mut self) {
+        self.open.retain(|open| open.abandoned.is_none() || open.offered != 0);
+    }
+}
+
+fn bit(path: usize) -> u16 {
+    1 << path.min(MAX_PATHS)
+}

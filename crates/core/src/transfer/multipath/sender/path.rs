@@ -1,0 +1,195 @@
+//! A path of the sender: its connection, what is in flight on it, and what it delivers.
+
+use alloc::collections::VecDeque;
+
+use super::{Carried, STALL};
+use crate::allocate::{Latest, PathInput, PathSupply};
+use crate::assess::throughput::Rate;
+use crate::assess::{Assessor, Belief};
+use crate::path::{PathId, PathState, Sample, SampleKind, Transport};
+use crate::time::{Duration, Instant};
+use crate::transfer::multipath::PIECE_BYTES;
+
+/// Limit of unacknowledged bytes while the rate of a path is unknown.
+const FIRST_BYTES: f64 = 262_144.0;
+/// Maximum bytes that the connection holds unsent, in s at the rate of the path: these cannot be taken back.
+const UNSENT_S: f64 = 0.025;
+/// Limit of unacknowledged bytes, in RTTs at the rate of the path: 1 is in flight, the rest lets the rate
+/// grow.
+const BACKLOG_RTTS: f64 = 2.5;
+/// A delivery may take this many RTTs.
+const DELIVERY_RTTS: u32 = 3;
+/// Payload of a full TCP segment, in bytes.
+const SEGMENT_BYTES: u64 = 1448;
+
+/// A piece in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Flight {
+    pub number: u32,
+    pub index: u32,
+    pub length: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Path {
+    pub cost: f64,
+    pub carried: Carried,
+    is_open: bool,
+    state: PathState,
+    rate: Rate,
+    latest: Latest,
+    /// Pieces that the receiver has not reported, in the order of the connection.
+    flights: VecDeque<Flight>,
+    /// Pieces that the receiver has read from the connection.
+    received: u64,
+    /// Bytes not acknowledged, and of these not sent; with what was given since the last statistics.
+    unacked: u64,
+    unsent: u64,
+    bytes_acked: u64,
+    /// When something was delivered, or nothing was in flight.
+    progress: Instant,
+}
+
+impl Path {
+    pub(super) fn new(cost: f64) -> Path {
+        Path {
+            cost,
+            carried: Carried::default(),
+            is_open: false,
+            state: PathState::Backup,
+            rate: Rate::default(),
+            latest: Latest::default(),
+            flights: VecDeque::new(),
+            received: 0,
+            unacked: 0,
+            unsent: 0,
+            bytes_acked: 0,
+            progress: Instant::ZERO,
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    pub(super) fn open(&mut self, now: Instant) {
+        (self.is_open, self.progress) = (true, now);
+    }
+
+    /// Returns the pieces in flight.
+    pub(super) fn close(&mut self) -> VecDeque<Flight> {
+        (self.is_open, self.state, self.received) = (false, PathState::Backup, 0);
+        (self.unacked, self.unsent, self.bytes_acked) = (0, 0, 0);
+        core::mem::take(&mut self.flights)
+    }
+
+    pub(super) fn set_state(&mut self, state: PathState) {
+        self.state = state;
+    }
+
+    pub(super) fn on_transport(&mut self, now: Instant, transport: &Transport) {
+        self.unsent = transport.notsent_bytes.into();
+        self.unacked = u64::from(transport.unacked) * SEGMENT_BYTES + self.unsent;
+        if transport.bytes_acked > self.bytes_acked || self.unacked == 0 {
+            self.progress = now;
+        }
+        self.bytes_acked = transport.bytes_acked;
+        let kind = SampleKind::Transport(*transport);
+        self.latest.observe(now, &kind);
+        self.rate.observe(now, &Sample { path: PathId(0), kind });
+    }
+
+    /// What the plan knows of it, with or without its history.
+    pub(super) fn supply(&self, rank: u8, is_known: bool) -> PathSupply<'_> {
+        let belief = if self.is_open { Belief::Good } else { Belief::Lost };
+        let input = PathInput { belief, was: self.state, rank, radio: None };
+        PathSupply { input, history: self.rate.history().filter(|_| is_known), latest: &self.latest }
+    }
+
+    /// Whether it is to carry a further piece.
+    pub(super) fn carries(&self, now: Instant) -> bool {
+        let (unacked, unsent) = match self.bytes_s() {
+            None => (FIRST_BYTES, FIRST_BYTES / 4.0),
+            Some(bytes_s) => (bytes_s * (self.min_rtt_s() * BACKLOG_RTTS + UNSENT_S), bytes_s * UNSENT_S),
+        };
+        let has_room = |bytes: u64, limit: f64| {
+            bytes == 0 || ((bytes + PIECE_BYTES) as f64) <= limit.max(2.0 * PIECE_BYTES as f64)
+        };
+        self.state == PathState::Active
+            && !self.delivers_nothing_for(now, STALL)
+            && has_room(self.unacked, unacked)
+            && (self.unsent == 0 || self.unsent as f64 <= unsent - PIECE_BYTES as f64)
+    }
+
+    /// Whether nothing was delivered for this long although something is in flight.
+    pub(super) fn delivers_nothing_for(&self, now: Instant, time: Duration) -> bool {
+        let rtt = self.latest.transport.map_or(Duration::ZERO, |(_, transport)| transport.rtt);
+        self.is_open && !self.flights.is_empty() && now.since(self.progress) > time.max(rtt * DELIVERY_RTTS)
+    }
+
+    pub(super) fn give(&mut self, now: Instant, flight: Flight) {
+        if self.flights.is_empty() {
+            self.progress = now;
+        }
+        self.flights.push_back(flight);
+        self.unsent += u64::from(flight.length);
+        self.unacked += u64::from(flight.length);
+    }
+
+    pub(super) fn take_back(&mut self) -> Option<Flight> {
+        self.flights.pop_back()
+    }
+
+    pub(super) fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// The receiver has read the oldest piece in flight.
+    pub(super) fn take_received(&mut self, now: Instant) -> Option<Flight> {
+        let flight = self.flights.pop_front()?;
+        self.received += 1;
+        self.progress = now;
+        Some(flight)
+    }
+
+    pub(super) fn count(&mut self, flight: Flight, is_first: bool) {
+        self.carried.bytes += u64::from(flight.length);
+        self.carried.duplicate_bytes += if is_first { 0 } else { u64::from(flight.length) };
+    }
+
+    /// The pieces in flight, the last first, with the expected time until each arrives, in s.
+    pub(super) fn flights(&self, now: Instant) -> impl Iterator<Item = (Flight, f64)> {
+        let mut bytes = self.flight_bytes();
+        let is_stalled = self.delivers_nothing_for(now, STALL);
+        self.flights.iter().rev().map(move |flight| {
+            let arrival_s = if is_stalled { f64::INFINITY } else { self.arrival_s(bytes) };
+            bytes -= u64::from(flight.length);
+            (*flight, arrival_s)
+        })
+    }
+
+    /// The expected time until a piece that it is given now arrives, in s.
+    pub(super) fn next_arrival_s(&self) -> f64 {
+        self.arrival_s(self.flight_bytes() + PIECE_BYTES)
+    }
+
+    fn flight_bytes(&self) -> u64 {
+        self.flights.iter().map(|flight| u64::from(flight.length)).sum()
+    }
+
+    /// The expected time until the last of these bytes in flight arrives, in s.
+    fn arrival_s(&self, bytes: u64) -> f64 {
+        let rtt_s = self.min_rtt_s();
+        let Some(bytes_s) = self.bytes_s() else { return rtt_s };
+        (bytes as f64 / bytes_s.max(1.0)).max(rtt_s) - rtt_s / 2.0
+    }
+
+    /// Its rate in bytes/s, once it is known.
+    pub(super) fn bytes_s(&self) -> Option<f64> {
+        self.rate.history()?.mean_rate(0.0)
+    }
+
+    fn min_rtt_s(&self) -> f64 {
+        self.rate.history().map_or(0.0, |history| history.min_rtt().as_secs_f64())
+    }
+}

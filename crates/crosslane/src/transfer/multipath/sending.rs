@@ -1,0 +1,340 @@
+//! The sender of a transfer over a connection for each path.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::net::Shutdown;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crosslane_core::time::Instant;
+use crosslane_core::transfer::Abandoned;
+use crosslane_core::transfer::multipath::frame::{self, Greeting, Reply};
+use crosslane_core::transfer::multipath::sender::{Sender, Write};
+use nix::poll::PollFd;
+use sha2::{Digest, Sha256};
+
+use super::super::sending::{News, Object, Source};
+use super::super::{PREFACE_TIMEOUT, TransferError, connection, printable};
+use super::link::Link;
+pub use super::link::{How, Path};
+use super::random;
+use crate::clock::Clock;
+
+/// Interval at which statistics are read and what is to be written is decided.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Longest wait before `stop` is checked again.
+const IDLE_INTERVAL: Duration = Duration::from_millis(50);
+/// Longest wait for the receiver to read the last bytes.
+const END_TIMEOUT: Duration = Duration::from_secs(3);
+/// A transfer without any connection fails after this time.
+const GIVE_UP: Duration = Duration::from_secs(60);
+
+const SEND_AGAIN: &str = "check that the receiver runs and a path to it is up, and send again";
+const NO_RECEIVER: &str = "check that `crosslane receive` listens there and has room for another sender";
+
+/// Sends the source's objects over these paths, the preferred one first, until there are no more and the
+/// receiver has confirmed each, or `stop` is set. An abandoned object needs no confirmation. A connection that
+/// breaks, or over which nothing arrives, is opened again.
+///
+/// # Errors
+/// No path reaches the receiver, or none for a minute; or the peer is not a receiver.
+pub fn send(
+    paths: &[Path],
+    how: &How<'_>,
+    source: &mut dyn Source,
+    clock: Clock,
+    stop: &AtomicBool,
+) -> Result<(), TransferError> {
+    let unit_costs: Vec<f64> = paths.iter().map(|path| path.unit_cost).collect();
+    let transfer = random().map_err(connection::connection_error("drawing a random number", "mount /dev"))?;
+    let mut sending = Sending {
+        links: paths.iter().map(|path| Link::new(path, how)).collect(),
+        source,
+        clock,
+        transfer,
+        engine: Sender::new(how.late, &unit_costs),
+        outgoing: BTreeMap::new(),
+        instance: None,
+        next_sample: Instant::ZERO,
+        start: clock.now(),
+        connected: None,
+    };
+    let result = sending.run(stop);
+    for path in 0..sending.links.len() {
+        let carried = sending.engine.carried(path);
+        sending.source.on_news(clock.now(), News::Carried(path, carried));
+    }
+    // An error after `stop` was set is no fault.
+    result.or_else(|fault| if stop.load(Ordering::Relaxed) { Ok(()) } else { Err(fault) })
+}
+
+struct Sending<'a> {
+    links: Vec<Link<'a>>,
+    source: &'a mut dyn Source,
+    clock: Clock,
+    transfer: [u8; 16],
+    engine: Sender,
+    outgoing: BTreeMap<u32, Outgoing>,
+    /// The receiver's instance.
+    instance: Option<u64>,
+    next_sample: Instant,
+    start: Instant,
+    /// When a connection stood last.
+    connected: Option<Instant>,
+}
+
+/// An object without a receipt.
+struct Outgoing {
+    object: Object,
+    /// Over the digests of the pieces before `next`.
+    digest: Sha256,
+    next: u32,
+}
+
+impl Sending<'_> {
+    fn run(&mut self, stop: &AtomicBool) -> Result<(), TransferError> {
+        while !stop.load(Ordering::Relaxed) {
+            let now = self.clock.now();
+            self.begin(now);
+            while let Some(number) = self.engine.poll_late(now) {
+                self.abandoned(now, number, Abandoned::Late);
+            }
+            self.connect(now)?;
+            (0..self.links.len()).try_for_each(|path| self.read(now, path))?;
+            self.review(now);
+            for path in 0..self.links.len() {
+                if let Err(cause) = self.write(now, path) {
+                    // A reply that the peer sent before it closed explains more.
+                    self.read(now, path)?;
+                    self.down(now, path, &cause);
+                }
+            }
+            if self.is_over() {
+                break;
+            }
+            self.wait()?;
+        }
+        if !stop.load(Ordering::Relaxed) {
+            self.end()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the streams and waits until the receiver has read them: unread replies would reset a connection that is
+    /// closed before.
+    fn end(&mut self) -> Result<(), TransferError> {
+        let until = self.clock.now() + END_TIMEOUT;
+        for open in self.links.iter().filter_map(|link| link.open.as_ref()) {
+            let _ = open.socket.shutdown(Shutdown::Write);
+        }
+        let mut buffer = [0; 4096];
+        while self.links.iter().any(|link| link.open.is_some()) && self.clock.now() < until {
+            for link in &mut self.links {
+                let read = link.open.as_ref().map(|open| connection::read_some(&open.socket, &mut buffer));
+                link.open.take_if(|_| matches!(read, Some(Err(_))));
+            }
+            self.wait()?;
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        let is_flushed = self.links.iter().filter_map(|link| link.open.as_ref()).all(|open| open.buffer.is_empty());
+        self.source.next_due().is_none() && self.engine.is_idle() && is_flushed
+    }
+
+    /// Takes objects that have been generated.
+    fn begin(&mut self, now: Instant) {
+        while !self.engine.is_full() && self.source.next_due().is_some_and(|due| due <= now) {
+            let Some(object) = self.source.take() else { return };
+            let number = self.engine.submit(object.content.size_bytes(), object.start, object.deadline);
+            let Some(number) = number else { return };
+            self.outgoing.insert(number, Outgoing { object, digest: Sha256::new(), next: 0 });
+            self.source.on_news(now, News::Numbered(number));
+        }
+    }
+
+    fn abandoned(&mut self, now: Instant, number: u32, why: Abandoned) {
+        if self.outgoing.remove(&number).is_some() {
+            self.source.on_news(now, News::Abandoned(number, why));
+        }
+    }
+
+    /// Opens the connections that are missing.
+    fn connect(&mut self, now: Instant) -> Result<(), TransferError> {
+        let mut news = Vec::new();
+        for (path, link) in self.links.iter_mut().enumerate() {
+            let greeting = Greeting { transfer: self.transfer, path: path as u8 };
+            let had_fault = link.fault.is_some();
+            if link.advance(now, self.engine.is_silent(now, path), greeting) {
+                self.engine.open(now, path);
+                news.extend(had_fault.then_some(News::Up(path)));
+            } else if let Some(fault) = link.fault.as_ref().filter(|_| !had_fault) {
+                news.push(News::Down(path, fault.to_string()));
+            }
+        }
+        if self.links.iter().any(|link| link.open.is_some()) {
+            self.connected = Some(now);
+        }
+        let is_refused = match self.connected {
+            None => self.links.iter().all(Link::is_refused),
+            Some(at) => now.since(at) >= GIVE_UP,
+        };
+        if !is_refused {
+            news.into_iter().for_each(|news| self.source.on_news(now, news));
+            return Ok(());
+        }
+        let fault = self.links.iter_mut().find_map(|link| link.fault.take());
+        Err(fault.unwrap_or_else(|| broken(ErrorKind::NotConnected.into())))
+    }
+
+    fn down(&mut self, now: Instant, path: usize, cause: &io::Error) {
+        self.engine.close(path);
+        if let Some(link) = self.links.get_mut(path) {
+            link.close(now);
+        }
+        self.source.on_news(now, News::Down(path, format!("its connection broke: {cause}")));
+    }
+
+    /// Reads the receiver's replies of a path.
+    fn read(&mut self, now: Instant, path: usize) -> Result<(), TransferError> {
+        let mut buffer = [0; 4096];
+        loop {
+            let Some(open) = self.links.get_mut(path).and_then(|link| link.open.as_mut()) else { return Ok(()) };
+            let mut bytes = match connection::read_some(&open.socket, &mut buffer) {
+                Ok(Some(bytes)) => bytes,
+                Ok(None) => break,
+                Err(cause) => {
+                    self.down(now, path, &cause);
+                    break;
+                }
+            };
+            let fault = |cause| TransferError::Stream { attempt: "reading receipts", cause };
+            while let Some(reply) = open.replies.take(&mut bytes).map_err(fault)? {
+                match reply {
+                    Reply::Received(pieces) => {
+                        self.engine.on_received(now, path, pieces);
+                    }
+                    Reply::Receipt(receipt) if receipt.number == frame::CONNECTION => {
+                        return Err(TransferError::Rejected { text: printable(&receipt.text) });
+                    }
+                    Reply::Receipt(receipt) => {
+                        self.engine.close_object(receipt.number);
+                        // Each connection brings one.
+                        if self.outgoing.remove(&receipt.number).is_some() {
+                            self.source.on_news(now, News::Receipt(receipt));
+                        }
+                    }
+                }
+            }
+            if let Some(instance) = open.replies.instance().filter(|new| self.instance != Some(*new)) {
+                self.on_instance(now, instance);
+            }
+        }
+        let is_greeted = self.instance.is_some() || now < self.start + PREFACE_TIMEOUT;
+        let silent = TransferError::Silent { attempt: "sending", limit: PREFACE_TIMEOUT, remedy: NO_RECEIVER };
+        if is_greeted { Ok(()) } else { Err(silent) }
+    }
+
+    /// A receiver that was restarted has nothing of this transfer.
+    fn on_instance(&mut self, now: Instant, instance: u64) {
+        if self.instance.replace(instance).is_none() {
+            return;
+        }
+        self.engine.restart();
+        for outgoing in self.outgoing.values_mut() {
+            (outgoing.digest, outgoing.next) = (Sha256::new(), 0);
+        }
+        self.links.iter_mut().for_each(|link| link.close(now));
+    }
+
+    /// Passes statistics to the plan, and its results to the source.
+    fn review(&mut self, now: Instant) {
+        if now < self.next_sample {
+            return;
+        }
+        self.next_sample = now + POLL_INTERVAL;
+        for path in 0..self.links.len() {
+            let statistics = self.links[path].open.as_ref().map(|open| open.statistics());
+            match statistics {
+                Some(Ok(transport)) => self.engine.on_transport(now, path, &transport),
+                Some(Err(cause)) => self.down(now, path, &cause),
+                None => {}
+            }
+        }
+        self.engine.review(now);
+        while let Some(admission) = self.engine.poll_admission() {
+            self.source.on_news(now, News::Admission(admission));
+        }
+        for (number, bytes) in self.engine.progress() {
+            self.source.on_news(now, News::Acknowledged(number, bytes));
+        }
+    }
+
+    /// Writes as much to a path as the engine gives it.
+    fn write(&mut self, now: Instant, path: usize) -> io::Result<()> {
+        while let Some(open) = self.links.get_mut(path).and_then(|link| link.open.as_mut()) {
+            if !open.flush()? {
+                return Ok(());
+            }
+            let Some(write) = self.engine.poll(now, path) else { return Ok(()) };
+            self.encode(now, path, write);
+        }
+        Ok(())
+    }
+
+    fn encode(&mut self, now: Instant, path: usize, write: Write) {
+        let Some(open) = self.links.get_mut(path).and_then(|link| link.open.as_mut()) else { return };
+        let into = &mut open.buffer;
+        match write {
+            Write::Abandon { number, why } => frame::abandon(into, number, why),
+            Write::Offer { number } => {
+                let Some(Outgoing { object, .. }) = self.outgoing.get(&number) else { return };
+                let deadline_ms = object.deadline.map_or(0, |deadline| deadline.since(object.start).as_millis());
+                let deadline_ms = u32::try_from(deadline_ms).unwrap_or(u32::MAX);
+                frame::offer(into, number, object.content.size_bytes(), deadline_ms, &object.name);
+            }
+            Write::End { number } => {
+                let Some(outgoing) = self.outgoing.get(&number) else { return };
+                frame::end(into, number, &outgoing.digest.clone().finalize().into());
+            }
+            Write::Piece { number, index, offset, length } => {
+                frame::piece(into, number, index, length);
+                let head = into.len();
+                into.resize(head + length as usize, 0);
+                let read = match self.outgoing.get_mut(&number) {
+                    Some(outgoing) => outgoing.read(index, offset, &mut into[head..]),
+                    None => Err(Abandoned::Unreadable),
+                };
+                if let Err(why) = read {
+                    into.clear();
+                    self.engine.take_back(path, why);
+                    self.abandoned(now, number, why);
+                }
+            }
+        }
+    }
+
+    fn wait(&self) -> Result<(), TransferError> {
+        let mut events: Vec<PollFd<'_>> = self.links.iter().flat_map(Link::events).collect();
+        let due = self.source.next_due().map_or(IDLE_INTERVAL, |due| due.since(self.clock.now()));
+        let interval = if self.engine.is_idle() { IDLE_INTERVAL } else { POLL_INTERVAL };
+        let nap = interval.min(due).max(Duration::from_millis(1));
+        connection::wait(&mut events, nap).map(drop).map_err(broken)
+    }
+}
+
+impl Outgoing {
+    fn read(&mut self, index: u32, offset: u64, buffer: &mut [u8]) -> Result<(), Abandoned> {
+        self.object.content.read(offset, buffer)?;
+        if index == self.next {
+            self.digest.update(Sha256::digest(&*buffer));
+            self.next += 1;
+        }
+        Ok(())
+    }
+}
+
+fn broken(cause: io::Error) -> TransferError {
+    TransferError::Connection { attempt: "sending".into(), cause, remedy: SEND_AGAIN }
+}
