@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crosslane_core::allocate::Mode;
 
 use super::*;
-use crate::control::report::{PreferredPath, SubflowReport, TokenName, TunnelSummary};
+use crate::control::report::{PreferredPath, RadioReport, SubflowReport, TokenName, TunnelSummary};
 
 fn reason(rule: &str, text: &str) -> ReasonReport {
     ReasonReport { rule: rule.into(), text: text.into(), inputs: BTreeMap::new() }
@@ -25,6 +25,8 @@ fn lte() -> PathReport {
         belief_reason: reason("threshold.link-up", "the interface is up"),
         signal_dbm: None,
         signal_age_s: None,
+        signal_source: None,
+        radio: None,
         rtt_ms: Some(31.25),
         connections: 2,
         sent_bytes: Some(1_234_567),
@@ -43,6 +45,14 @@ fn wlan() -> PathReport {
         belief: "unknown".into(),
         belief_reason: unknown,
         signal_dbm: Some(-71.25),
+        signal_source: Some("nl80211".into()),
+        radio: Some(RadioReport {
+            tx_mbit_s: Some(866.7),
+            rx_mbit_s: None,
+            retries: Some(5),
+            failures: None,
+            age_s: 0.1,
+        }),
         rtt_ms: None,
         connections: 0,
         sent_bytes: None,
