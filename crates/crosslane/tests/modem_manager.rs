@@ -124,8 +124,10 @@ impl Signal {
 struct Values(OwnedValue);
 
 impl zbus::zvariant::Type for Values {
-    const SIGNATURE: &'static Signature =
-        &Signature::Dict { key: zbus::zvariant::signature::Child::Static { child: &Signature::Str }, value: zbus::zvariant::signature::Child::Static { child: &Signature::Variant } };
+    const SIGNATURE: &'static Signature = &Signature::Dict {
+        key: zbus::zvariant::signature::Child::Static { child: &Signature::Str },
+        value: zbus::zvariant::signature::Child::Static { child: &Signature::Variant },
+    };
 }
 
 impl From<Values> for Value<'_> {

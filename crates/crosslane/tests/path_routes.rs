@@ -61,9 +61,11 @@ fn leaves_over(vehicle: &Namespace, source: impl Into<IpAddr>) -> String {
 
 fn await_path(vehicle: &Namespace, source: impl Into<IpAddr> + Copy, expected: &str) {
     let is_there = || leaves_over(vehicle, source) == expected;
-    let waited = (0..LIMIT.as_millis() / 50).any(|_| is_there() || {
-        sleep(Duration::from_millis(50));
-        false
+    let waited = (0..LIMIT.as_millis() / 50).any(|_| {
+        is_there() || {
+            sleep(Duration::from_millis(50));
+            false
+        }
     });
     assert!(waited, "from {} over {}, not {expected}", source.into(), leaves_over(vehicle, source));
 }
@@ -129,7 +131,10 @@ fn packets_of_each_path_leave_over_it_while_the_agent_runs() {
     let listener = testbed.server.enter(listen).unwrap();
     // The preferred path carries nothing.
     emulator.control().set_on(0, false).unwrap();
-    assert_eq!((leaves_over(vehicle, vehicle_address(1)), leaves_over(vehicle, vehicle_v6(1))), ("lte".into(), "lte".into()));
+    assert_eq!(
+        (leaves_over(vehicle, vehicle_address(1)), leaves_over(vehicle, vehicle_v6(1))),
+        ("lte".into(), "lte".into())
+    );
     assert!(!reaches_over_nr(&testbed, &listener), "without an agent");
     let agent = Agent::start(vehicle, &configuration(true));
     for place in [0, 1] {
@@ -139,7 +144,10 @@ fn packets_of_each_path_leave_over_it_while_the_agent_runs() {
     }
     assert!(reaches_over_nr(&testbed, &listener));
     let (_, stderr) = agent.end();
-    assert_eq!((leaves_over(vehicle, vehicle_address(1)), leaves_over(vehicle, vehicle_v6(1))), ("lte".into(), "lte".into()));
+    assert_eq!(
+        (leaves_over(vehicle, vehicle_address(1)), leaves_over(vehicle, vehicle_v6(1))),
+        ("lte".into(), "lte".into())
+    );
     assert_eq!((remaining(vehicle), stderr.as_str()), (0, ""));
 }
 
@@ -161,7 +169,10 @@ fn what_a_killed_agent_left_is_removed_by_the_next_one_also_if_that_sets_nothing
     let other = Agent::start(vehicle, &configuration(true));
     await_path(vehicle, vehicle_v6(1), "nr");
     other.kill();
-    let next = Agent::start(vehicle, &configuration(true).replace("\"nr\"\nrat = \"nr\"", "\"5g\"\ninterface = \"nr\"\nrat = \"nr\""));
+    let next = Agent::start(
+        vehicle,
+        &configuration(true).replace("\"nr\"\nrat = \"nr\"", "\"5g\"\ninterface = \"nr\"\nrat = \"nr\""),
+    );
     await_path(vehicle, vehicle_address(1), "nr");
     drop(next.end());
     assert_eq!(remaining(vehicle), 0);

@@ -125,7 +125,7 @@ struct Driver {
     unit: Option<Unit>,
     notices: Stream<Notice>,
     interfaces: Interfaces,
-    /// None in another program.
+    /// None in another program, or beside another agent.
     path_routes: Option<PathRoutes>,
     observers: Vec<Box<dyn Observer>>,
     control: Server,
@@ -169,7 +169,7 @@ impl Driver {
             unit: Unit::new(&config)?,
             notices: notices.into_stream().map_err(|cause| starting(&cause))?,
             interfaces: Interfaces::new(&config),
-            path_routes: file.is_some().then(|| PathRoutes::open(config.service.routes)).transpose()?,
+            path_routes: None,
             observers: Vec::new(),
             control: Server::new(clock, machine::groups(&config)),
             http: None,
@@ -193,7 +193,7 @@ impl Driver {
         for notice in present {
             driver.notice(&notice);
         }
-        driver.set_path_routes();
+        driver.start_path_routes()?;
         driver.resync();
         driver.note_lacks();
         Ok(driver)

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crosslane_core::time::Instant;
 
 use super::Driver;
+use crate::control::running_agent;
 use crate::error::{Error, Result};
 use crate::netlink::path_routes::{self, RoutedPath};
 use crate::netlink::{EventError, Stream, Wiring};
@@ -79,6 +80,25 @@ impl PathRoutes {
 }
 
 impl Driver {
+    /// Begins to set them, unless another agent of this network namespace does.
+    ///
+    /// # Errors
+    /// The kernel can open no netlink socket.
+    pub(super) fn start_path_routes(&mut self) -> Result<()> {
+        if self.file.is_none() {
+            return Ok(());
+        }
+        if let Some(pid) = running_agent::other() {
+            let note =
+                format!("the agent {pid} of this network namespace sets rules and routes of paths, this one none");
+            self.journal.note(&note);
+            return Ok(());
+        }
+        self.path_routes = Some(PathRoutes::open(self.config.service.routes)?);
+        self.set_path_routes();
+        Ok(())
+    }
+
     /// Links, addresses or routes changed.
     pub(super) fn routes_changed(&mut self) {
         let now = self.clock.now();

@@ -11,11 +11,8 @@ use super::generic::{Name, u16_attribute, u32_attribute};
 use super::message::{DecodeError, attributes};
 
 /// The family, and the group of its events.
-pub(super) const MPTCP_PM: Name = Name {
-    family: "mptcp_pm",
-    events: "mptcp_pm_events",
-    needs: "it needs Linux 5.19 or newer with CONFIG_MPTCP",
-};
+pub(super) const MPTCP_PM: Name =
+    Name { family: "mptcp_pm", events: "mptcp_pm_events", needs: "it needs Linux 5.19 or newer with CONFIG_MPTCP" };
 
 pub(super) mod attribute {
     pub const ADDR: u16 = 1;

@@ -8,18 +8,16 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Nla};
-use netlink_packet_route::route::{
-    RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol, RouteType,
-};
+use netlink_packet_route::route::{RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol, RouteType};
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleHeader, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use nix::errno::Errno;
 
+use super::Wiring;
 use super::message::{DecodeError, Message};
 use super::socket::{CallError, OpenError};
 use super::subscription::Subscription;
-use super::Wiring;
 use crate::error::{Error, Result};
 
 /// Protocol number of the rules and routes, which no other program registers (rtnetlink.h).
@@ -81,12 +79,13 @@ impl Wiring {
     /// # Errors
     /// The kernel rejects it; what could be set is.
     pub fn set_path_routes(&mut self, paths: &[RoutedPath]) -> Result<usize> {
-        let all = self.dump("listing the routes", RouteNetlinkMessage::GetRoute(RouteMessage::default()), |message| {
-            match message {
-                RouteNetlinkMessage::NewRoute(route) if is_relevant(&route) => Some(route),
-                _ => None,
-            }
-        })?;
+        let all =
+            self.dump("listing the routes", RouteNetlinkMessage::GetRoute(RouteMessage::default()), |message| {
+                match message {
+                    RouteNetlinkMessage::NewRoute(route) if is_relevant(&route) => Some(route),
+                    _ => None,
+                }
+            })?;
         let (present, main): (Vec<RouteMessage>, Vec<RouteMessage>) =
             all.into_iter().partition(|route| TABLES.contains(&table(route)));
         let present: Vec<RouteMessage> = present.iter().map(|route| copy(route, table(route))).collect();

@@ -214,7 +214,8 @@ mod tests {
     /// An access point as mac80211 describes it: also attributes that are not decoded.
     fn access_point(signal: DefaultNla) -> Vec<u8> {
         let value = |kind, value: &[u8]| DefaultNla::new(kind, value.to_vec());
-        let rate = |kind, bit_s: u32| nested(kind, &[value(1, &[0xff, 0xff]), u32_attribute(5, bit_s), value(13, &[9])]);
+        let rate =
+            |kind, bit_s: u32| nested(kind, &[value(1, &[0xff, 0xff]), u32_attribute(5, bit_s), value(13, &[9])]);
         let info = [
             u32_attribute(1, 40),
             u32_attribute(2, 7),
@@ -234,12 +235,7 @@ mod tests {
 
     #[test]
     fn a_station_has_signal_rates_retries_and_failures() {
-        let link = RadioLink {
-            tx_bit_s: Some(1.201e9),
-            rx_bit_s: Some(6e6),
-            retries: Some(5),
-            failures: Some(2),
-        };
+        let link = RadioLink { tx_bit_s: Some(1.201e9), rx_bit_s: Some(6e6), retries: Some(5), failures: Some(2) };
         let expected = Station {
             address: [0x6e, 6, 0xe0, 3, 0, 2],
             signal_dbm: Some(-59),

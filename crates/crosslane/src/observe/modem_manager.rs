@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crosslane_core::path::{PathId, Sample, SampleKind, Signal};
@@ -70,6 +72,25 @@ pub fn watch(paths: Vec<ModemPath>) -> Worker {
     Worker::task("ModemManager", wording, move |reporter| follow(paths, reporter))
 }
 
+/// Tries to reach ModemManager once.
+///
+/// # Errors
+/// Why it cannot be reached.
+pub fn probe() -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|cause| cause.to_string())?;
+    runtime
+        .block_on(async { modems(&connect().await?).await })
+        .map(drop)
+        .map_err(|cause: zbus::Error| cause.to_string())
+}
+
+async fn connect() -> zbus::Result<Connection> {
+    let connecting = Builder::system()?.method_timeout(CALL_TIMEOUT).build();
+    let silent = |_| Err(zbus::Error::InputOutput(Arc::new(io::ErrorKind::TimedOut.into())));
+    tokio::time::timeout(CALL_TIMEOUT, connecting).await.unwrap_or_else(silent)
+}
+
 async fn follow(paths: Vec<ModemPath>, mut reporter: Reporter) {
     let mut watched: Vec<Watched> = paths.into_iter().map(Watched::new).collect();
     loop {
@@ -83,9 +104,9 @@ async fn follow(paths: Vec<ModemPath>, mut reporter: Reporter) {
 
 /// Reads until a request fails.
 async fn read(watched: &mut [Watched], reporter: &mut Reporter) -> zbus::Result<Infallible> {
-    let connection = Builder::system()?.method_timeout(CALL_TIMEOUT).build().await?;
-    let mut is_refused = false;
-    for turn in 0_u32.. {
+    let connection = connect().await?;
+    let (mut turn, mut is_refused) = (0_u32, false);
+    loop {
         let modems = modems(&connection).await?;
         if let Some(note) = reporter.works() {
             reporter.send(Ok(note)).await;
@@ -104,8 +125,8 @@ async fn read(watched: &mut [Watched], reporter: &mut Reporter) -> zbus::Result<
             }
         }
         tokio::time::sleep(PERIOD).await;
+        turn = turn.wrapping_add(1);
     }
-    unreachable!("in 136 years")
 }
 
 fn refused(cause: &zbus::Error) -> String {

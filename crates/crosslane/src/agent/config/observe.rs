@@ -81,3 +81,29 @@ fn signals(config: &Config) -> Result<(), Complaint> {
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::agent::config::from_table;
+
+    #[test]
+    fn a_source_of_signals_needs_a_path_of_its_radio() {
+        let read = |rat: &str, key: &str| {
+            let path = format!("[[path]]\nname = \"a\"\nrat = \"{rat}\"\n");
+            let text = format!("{path}[strategy]\nname = \"threshold\"\n[observe]\n{key} = true\n");
+            from_table("a test", &text.parse().unwrap()).err().map(|fault| fault.to_string())
+        };
+        for (rat, key, is_allowed) in [
+            ("wifi", "nl80211", true),
+            ("80211p", "nl80211", true),
+            ("other", "nl80211", false),
+            ("lte", "nl80211", false),
+            ("nr", "modem_manager", true),
+            ("wifi", "modem_manager", false),
+        ] {
+            let fault = read(rat, key);
+            assert_eq!(fault.is_none(), is_allowed, "{rat} {key}: {fault:?}");
+            assert!(fault.is_none_or(|fault| fault.contains(&format!("`{key}` is true, and no path has the `rat`"))));
+        }
+    }
+}

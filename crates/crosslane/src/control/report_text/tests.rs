@@ -106,9 +106,9 @@ wlan  closed  2 h 5 min  unknown            0       -       -         -  nothing
 #[test]
 fn the_links_have_what_is_measured_of_each() {
     let expected = "\
-path  interface  address   state   since      belief   since  signal dBm  RTT ms    sent  received
-lte   wwan0      10.1.0.2  active  2 h 5 min  good     42 s            -    31.2  1.2 MB     999 B
-wlan  wlan0      -         closed  2 h 5 min  unknown  42 s        -71.2       -       -         -
+path  interface  address   state   since      belief   since  signal from    dBm  PHY Mbit/s  RTT ms    sent  received
+lte   wwan0      10.1.0.2  active  2 h 5 min  good     42 s   -                -           -    31.2  1.2 MB     999 B
+wlan  wlan0      -         closed  2 h 5 min  unknown  42 s   nl80211      -71.2       866.7       -       -         -
 ";
     assert_eq!(links(&agent()), expected);
     assert_eq!(links(&AgentStatus { paths: vec![], ..agent() }), "no paths\n");
