@@ -82,7 +82,7 @@ struct Watched {
     of: WirelessPath,
     /// Of each station what was received, and the signal, at the last reading.
     known: BTreeMap<[u8; 6], ((u64, u64), Option<i8>)>,
-    /// Whether the user was told that the interface cannot be read.
+    /// Whether a note says that the interface cannot be read.
     is_noted: bool,
 }
 
