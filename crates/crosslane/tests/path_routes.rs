@@ -148,7 +148,8 @@ fn packets_of_each_path_leave_over_it_while_the_agent_runs() {
         (leaves_over(vehicle, vehicle_address(1)), leaves_over(vehicle, vehicle_v6(1))),
         ("lte".into(), "lte".into())
     );
-    assert_eq!((remaining(vehicle), stderr.as_str()), (0, ""));
+    assert_eq!(remaining(vehicle), 0);
+    assert!(!stderr.contains("route"), "{stderr}");
 }
 
 #[test]
