@@ -2,6 +2,7 @@
 //! of ModemManager's published introspection.
 
 #![allow(clippy::unwrap_used)]
+#![allow(clippy::disallowed_types, reason = "the macro of zbus writes HashMap")]
 
 mod program;
 

@@ -13,6 +13,7 @@ use crosslane_core::engine::Engine;
 use crosslane_core::mptcp::Event;
 use crosslane_core::path::{PathSpec, Sample, SampleKind};
 use crosslane_core::strategy::threshold;
+use crosslane_core::time::Instant;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Interval;
 
@@ -213,13 +214,7 @@ impl Driver {
             }
             let now = self.clock.now();
             let retry = self.missing.next_wakeup().map(|at| at.since(now));
-            let of_units = self.roadside.as_ref().and_then(Roadside::next_wakeup);
-            let of_home = self.home.as_ref().map(HomeAddress::next_wakeup);
-            let of_unit = self.unit.as_ref().and_then(Unit::next_wakeup);
-            let of_cams = self.own_cams.as_ref().and_then(OwnCams::next_wakeup);
-            let of_routes = self.path_routes.as_ref().and_then(PathRoutes::next_wakeup);
-            let wakeups = [self.engine.next_wakeup(), of_units, of_home, of_unit, of_cams, of_routes];
-            let wait = wakeups.into_iter().flatten().min().map(|at| at.since(now));
+            let wait = self.next_wakeup().map(|at| at.since(now));
             let poll = self.poller.next.since(now);
             let count = self.poller.count_at().map(|at| at.since(now));
             let observed = self.tunnel.is_some() || self.engine.subflows().next().is_some();
@@ -273,6 +268,17 @@ impl Driver {
         self.roadside.take().into_iter().for_each(Roadside::finish);
         self.journal.finish(self.engine.left_out());
         Ok(())
+    }
+
+    /// When the engines are to be called next.
+    fn next_wakeup(&self) -> Option<Instant> {
+        let of_units = self.roadside.as_ref().and_then(Roadside::next_wakeup);
+        let of_home = self.home.as_ref().map(HomeAddress::next_wakeup);
+        let of_unit = self.unit.as_ref().and_then(Unit::next_wakeup);
+        let of_cams = self.own_cams.as_ref().and_then(OwnCams::next_wakeup);
+        let of_routes = self.path_routes.as_ref().and_then(PathRoutes::next_wakeup);
+        let wakeups = [self.engine.next_wakeup(), of_units, of_home, of_unit, of_cams, of_routes];
+        wakeups.into_iter().flatten().min()
     }
 
     fn observed(&mut self, source: &'static str, observation: Observation) {

@@ -249,7 +249,7 @@ impl Watched {
         let observed = signal.and_then(|(modem, signal)| match signal {
             Ok(signal) => {
                 // A value that stays is one of this reading only when ModemManager has read the modem again.
-                let is_read = modem.period_s.is_some_and(|period_s| period_s > 0 && turn % period_s == 0);
+                let is_read = modem.period_s.is_some_and(|period_s| period_s > 0 && turn.is_multiple_of(period_s));
                 let sample = Sample { path: self.of.path, kind: SampleKind::Signal(*signal) };
                 (is_read || known != Some(*signal)).then(|| Ok(sample.into()))
             }

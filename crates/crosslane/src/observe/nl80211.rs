@@ -78,10 +78,13 @@ fn read(watched: &mut [Watched], reporter: &mut Reporter) -> Result<(), String> 
     Ok(())
 }
 
+/// What was received of a station, and its signal.
+type Reading = ((u64, u64), Option<i8>);
+
 struct Watched {
     of: WirelessPath,
-    /// Of each station what was received, and the signal, at the last reading.
-    known: BTreeMap<[u8; 6], ((u64, u64), Option<i8>)>,
+    /// The last reading of each station, by its address.
+    known: BTreeMap<[u8; 6], Reading>,
     /// Whether a note says that the interface cannot be read.
     is_noted: bool,
 }
