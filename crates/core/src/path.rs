@@ -28,12 +28,20 @@ pub enum Rat {
     /// 5G.
     #[serde(rename = "nr")]
     Nr,
+    /// Any other, whose signal is not known: Ethernet, a satellite terminal, a Wi-Fi bridge.
+    #[serde(rename = "other")]
+    Other,
 }
 
 impl Rat {
     /// True for an operator's networks, which have a longer range and cost more.
     pub fn is_cellular(self) -> bool {
         matches!(self, Rat::Lte | Rat::Nr)
+    }
+
+    /// True for short-range radios: that their interface is up does not prove that a peer is in range.
+    pub fn needs_signal(self) -> bool {
+        matches!(self, Rat::Ieee80211p | Rat::Wifi)
     }
 }
 

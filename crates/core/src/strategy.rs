@@ -104,6 +104,7 @@ fn threshold_of(path: &PathSpec, ieee80211p_dbm: f64, wifi_dbm: Option<f64>, cel
         Rat::Ieee80211p => Some(ieee80211p_dbm),
         Rat::Wifi => Some(wifi_dbm.unwrap_or(ieee80211p_dbm)),
         Rat::Lte | Rat::Nr => cellular_dbm,
+        Rat::Other => None,
     }
 }
 
@@ -137,6 +138,6 @@ mod tests {
         };
         assert_eq!(of(Rat::Ieee80211p, Some(-75.0)), Some(-82.0));
         assert_eq!((of(Rat::Wifi, Some(-75.0)), of(Rat::Wifi, None)), (Some(-75.0), Some(-82.0)));
-        assert_eq!(of(Rat::Nr, Some(-75.0)), None);
+        assert_eq!((of(Rat::Nr, Some(-75.0)), of(Rat::Other, Some(-75.0))), (None, None));
     }
 }

@@ -60,7 +60,7 @@ impl Forecast {
         let level_dbm = match rat {
             Rat::Ieee80211p => Some(-82.0),
             Rat::Wifi => Some(-79.0),
-            Rat::Lte | Rat::Nr => None,
+            Rat::Lte | Rat::Nr | Rat::Other => None,
         };
         let is_sensitive = level_dbm.is_some();
         let explained = if is_sensitive { [MIN_EXPLAINED, 0.0] } else { [0.0; 2] };

@@ -83,7 +83,7 @@ impl Quality {
     /// An assessor without samples. A message is late after `late`.
     pub fn new(rat: Rat, late: Duration) -> Quality {
         let late_ms = late.as_secs_f64() * 1e3;
-        Quality { late_ms, needs_signal: !rat.is_cellular(), forecast: Forecast::new(rat), ..Quality::default() }
+        Quality { late_ms, needs_signal: rat.needs_signal(), forecast: Forecast::new(rat), ..Quality::default() }
     }
 
     fn on_link(&mut self, now: Instant, up: bool) {

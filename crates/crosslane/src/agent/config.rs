@@ -1,7 +1,7 @@
 //! The agent's configuration file, the same on a vehicle and in a drive.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,6 +21,7 @@ use crate::tunnel::config::TunnelConfig;
 pub mod cam;
 mod checks;
 pub mod http;
+pub mod observe;
 pub mod reload;
 pub mod roadside;
 pub mod unit;
@@ -28,6 +29,7 @@ pub mod unit;
 use cam::CamConfig;
 use checks::Complaint;
 use http::HttpConfig;
+use observe::Observe;
 use roadside::RoadsideConfig;
 use unit::UnitSection;
 
@@ -119,6 +121,8 @@ pub struct Service {
     pub demands_group: Option<Spanned<String>>,
     /// Group whose users may look at the agent and its tunnel, besides those; a name or a number.
     pub view_group: Option<Spanned<String>>,
+    /// Whether the agent sets a source rule and a routing table for each path.
+    pub routes: bool,
     /// Price of 10⁹ bytes over each path, in any currency; may be empty.
     pub cost_per_gb: BTreeMap<String, Spanned<f64>>,
 }
@@ -132,36 +136,8 @@ impl Default for Service {
             demands: None,
             demands_group: None,
             view_group: None,
+            routes: true,
             cost_per_gb: BTreeMap::new(),
-        }
-    }
-}
-
-/// What is observed.
-#[derive(Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Observe {
-    /// Where vanetza-nap's datagrams arrive; unset, none are expected.
-    pub vanetza: Option<Spanned<SocketAddr>>,
-    /// Addresses whose datagrams are accepted, whatever user sends them.
-    pub vanetza_from: Vec<IpAddr>,
-    /// Users of this machine whose datagrams are accepted, besides root and the
-    /// agent's own user; names or numbers.
-    pub vanetza_users: Vec<Spanned<String>>,
-    /// Where gpsd reports the vehicle's position; unset, it is not known.
-    pub gpsd: Option<Spanned<SocketAddr>>,
-    /// Period in which the kernel is queried for its subflows' status, in ms (1 to 1000).
-    pub transport_period_ms: Spanned<u32>,
-}
-
-impl Default for Observe {
-    fn default() -> Observe {
-        Observe {
-            vanetza: None,
-            vanetza_from: Vec::new(),
-            vanetza_users: Vec::new(),
-            gpsd: None,
-            transport_period_ms: Spanned::new(0..0, 10),
         }
     }
 }
@@ -266,8 +242,8 @@ fn read_checked(text: &str) -> Result<Config, Complaint> {
         let cause = format!("`prefer` names {:?}, which is no path", unknown.get_ref());
         return Err((unknown.span().start, cause, "name paths of this file"));
     }
-    let of_keys = [checks::ranges, checks::observe, checks::demands, checks::costs];
-    let of_sections = [unit::check, roadside::check, cam::check, http::check];
+    let of_keys = [checks::ranges, checks::demands, checks::costs];
+    let of_sections = [observe::check, unit::check, roadside::check, cam::check, http::check];
     of_keys.into_iter().chain(of_sections).try_for_each(|check| check(&config))?;
     Ok(config)
 }

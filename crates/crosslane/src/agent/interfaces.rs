@@ -10,6 +10,7 @@ use toml::Spanned;
 
 use super::config::Config;
 use crate::netlink::links::Notice;
+use crate::netlink::path_routes::RoutedPath;
 
 /// Maximum number of addresses stored per interface.
 const MAX_ADDRESSES: usize = 32;
@@ -107,11 +108,27 @@ impl Interfaces {
     /// The address of a path, also while its interface is down.
     pub fn configured(&self, path: PathId) -> Option<IpAddr> {
         let (_, interface) = self.of(path)?;
-        let wanted = self.wanted.get(usize::from(path.0))?;
-        let usable = |address: &&IpAddr| wanted.address.is_none_or(|only| only == **address) && !link_local(address);
-        let mut candidates = interface.addresses.iter().filter(usable);
+        let mut candidates = self.candidates(path, interface);
         let first_v4 = candidates.clone().find(|address| address.is_ipv4());
         first_v4.or_else(|| candidates.next()).copied()
+    }
+
+    /// The interfaces of the first `count` paths that are up, with the addresses that belong to the path.
+    pub fn routed(&self, count: usize) -> Vec<RoutedPath> {
+        let paths = (0..count).map(|place| PathId(place as u8));
+        let routed = paths.filter_map(|path| {
+            let (interface, found) = self.of(path).filter(|(_, interface)| interface.up)?;
+            let addresses = self.candidates(path, found).copied().collect();
+            Some(RoutedPath { place: path.0, interface, addresses })
+        });
+        routed.collect()
+    }
+
+    /// The addresses of an interface that a path may use: the configured one, or all that are not link-local.
+    fn candidates<'a>(&self, path: PathId, interface: &'a Interface) -> impl Iterator<Item = &'a IpAddr> + Clone {
+        let only = self.wanted.get(usize::from(path.0)).and_then(|wanted| wanted.address);
+        let is_usable = move |address: &&IpAddr| only.is_none_or(|only| only == **address) && !link_local(address);
+        interface.addresses.iter().filter(is_usable)
     }
 
     /// Applies a notice; returns the path of its interface.

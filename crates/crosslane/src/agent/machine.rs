@@ -18,7 +18,9 @@ use crate::control::listener;
 use crate::control::server::Groups;
 use crate::error::Error;
 use crate::netlink::links::{self, Notice};
+use crate::netlink::wireless::Wireless;
 use crate::netlink::{self, PathManager, selected_path_manager};
+use crate::observe::modem_manager;
 use crate::tun;
 use crate::tunnel::security::PrivateKey;
 
@@ -64,6 +66,13 @@ pub fn lacks(config: &Config) -> Vec<String> {
             lacks.push(format!("service.{key} names {name:?}, which is no group"));
         }
     }
+    let observe = &config.observe;
+    let has_source = observe.vanetza.is_some() || *observe.nl80211.get_ref();
+    let of_radio = config.paths.iter().map(Spanned::get_ref).filter(|path| path.rat.needs_signal() && !has_source);
+    lacks.extend(of_radio.map(|path| {
+        let name = &path.name;
+        format!("path {name:?} waits for a signal, which nothing reports; set observe.nl80211 = true or observe.vanetza, or rat = \"other\"")
+    }));
     if config.unit.is_some() && forwards() == Some(false) {
         lacks.push(NO_FORWARDING.into());
     }
@@ -90,6 +99,13 @@ pub fn waits(config: &Config) -> Vec<String> {
     };
     if let Some(gpsd) = &config.observe.gpsd {
         tries.push(connect("the position cannot be received from gpsd", *gpsd.get_ref()));
+    }
+    if *config.observe.nl80211.get_ref() {
+        let tried = Wireless::open().map(drop);
+        tries.push(tried.map_err(|cause| format!("signals of Wi-Fi and 802.11p cannot be read now: {cause}")));
+    }
+    if *config.observe.modem_manager.get_ref() {
+        tries.push(modem_manager::probe().map_err(|cause| format!("signals of modems cannot be read now: {cause}")));
     }
     if let Some(cam) = &config.cam {
         tries.push(connect("CAMs cannot be sent to the MQTT broker", *cam.get_ref().broker.get_ref()));

@@ -13,6 +13,7 @@ use crosslane_core::engine::Engine;
 use crosslane_core::mptcp::Event;
 use crosslane_core::path::{PathSpec, Sample, SampleKind};
 use crosslane_core::strategy::threshold;
+use crosslane_core::time::Instant;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Interval;
 
@@ -35,6 +36,7 @@ pub mod later;
 pub mod machine;
 pub mod own_cams;
 mod parts;
+mod path_routes;
 pub mod ready;
 mod reports;
 mod requests;
@@ -57,6 +59,7 @@ use journal::Journal;
 use later::Missing;
 use own_cams::OwnCams;
 use parts::CHECK_PERIOD;
+use path_routes::PathRoutes;
 use roadside::Roadside;
 use signals::Signals;
 use transport::SubflowPoller;
@@ -122,6 +125,8 @@ struct Driver {
     unit: Option<Unit>,
     notices: Stream<Notice>,
     interfaces: Interfaces,
+    /// None in another program, or beside another agent.
+    path_routes: Option<PathRoutes>,
     observers: Vec<Box<dyn Observer>>,
     control: Server,
     http: Option<HttpServer>,
@@ -164,6 +169,7 @@ impl Driver {
             unit: Unit::new(&config)?,
             notices: notices.into_stream().map_err(|cause| starting(&cause))?,
             interfaces: Interfaces::new(&config),
+            path_routes: None,
             observers: Vec::new(),
             control: Server::new(clock, machine::groups(&config)),
             http: None,
@@ -187,6 +193,7 @@ impl Driver {
         for notice in present {
             driver.notice(&notice);
         }
+        driver.start_path_routes()?;
         driver.resync();
         driver.note_lacks();
         Ok(driver)
@@ -206,12 +213,7 @@ impl Driver {
             }
             let now = self.clock.now();
             let retry = self.missing.next_wakeup().map(|at| at.since(now));
-            let of_units = self.roadside.as_ref().and_then(Roadside::next_wakeup);
-            let of_home = self.home.as_ref().map(HomeAddress::next_wakeup);
-            let of_unit = self.unit.as_ref().and_then(Unit::next_wakeup);
-            let of_cams = self.own_cams.as_ref().and_then(OwnCams::next_wakeup);
-            let wakeups = [self.engine.next_wakeup(), of_units, of_home, of_unit, of_cams];
-            let wait = wakeups.into_iter().flatten().min().map(|at| at.since(now));
+            let wait = self.next_wakeup().map(|at| at.since(now));
             let poll = self.poller.next.since(now);
             let count = self.poller.count_at().map(|at| at.since(now));
             let observed = self.tunnel.is_some() || self.engine.subflows().next().is_some();
@@ -228,7 +230,8 @@ impl Driver {
                     Ok(notice) => self.notice(&notice),
                     Err(error) => self.notice_error(error)?,
                 },
-                observation = observe::next(&mut self.observers) => self.observed(observation),
+                () = or_pending(self.path_routes.as_mut().map(PathRoutes::changed)) => self.routes_changed(),
+                (source, observation) = observe::next(&mut self.observers) => self.observed(source, observation),
                 arrived = or_pending(self.unit.as_mut().map(Unit::next)) => self.on_unit(arrived),
                 () = std::future::ready(()), if is_busy => {}
                 () = tokio::time::sleep(poll), if observed => {
@@ -250,6 +253,7 @@ impl Driver {
                 self.journal.fault(&fault);
                 return Err(fault);
             }
+            self.set_path_routes();
             self.send_own_cams();
             is_busy = self.act();
         }
@@ -257,6 +261,7 @@ impl Driver {
             self.journal.tunnel_totals(&tunnel.status(), tunnel.data_plane.counts());
         }
         self.tunnel.take().into_iter().for_each(|tunnel| tunnel.data_plane.finish());
+        self.finish_path_routes();
         self.finish_home();
         self.finish_unit();
         self.roadside.take().into_iter().for_each(Roadside::finish);
@@ -264,9 +269,25 @@ impl Driver {
         Ok(())
     }
 
-    fn observed(&mut self, observation: Observation) {
+    /// When the engines are to be called next.
+    fn next_wakeup(&self) -> Option<Instant> {
+        let of_units = self.roadside.as_ref().and_then(Roadside::next_wakeup);
+        let of_home = self.home.as_ref().map(HomeAddress::next_wakeup);
+        let of_unit = self.unit.as_ref().and_then(Unit::next_wakeup);
+        let of_cams = self.own_cams.as_ref().and_then(OwnCams::next_wakeup);
+        let of_routes = self.path_routes.as_ref().and_then(PathRoutes::next_wakeup);
+        let wakeups = [self.engine.next_wakeup(), of_units, of_home, of_unit, of_cams, of_routes];
+        wakeups.into_iter().flatten().min()
+    }
+
+    fn observed(&mut self, source: &'static str, observation: Observation) {
         match observation {
-            Ok(Observed::Input(input)) => self.handle(input),
+            Ok(Observed::Input(input)) => {
+                if let Input::Sample(Sample { path, kind: SampleKind::Signal(signal) }) = &input {
+                    self.signals.note(self.clock.now(), *path, signal.rssi_dbm, source);
+                }
+                self.handle(input);
+            }
             Ok(Observed::Station(signal)) if self.unit.is_some() => self.on_vehicle(signal),
             Ok(Observed::Station(signal)) => self.on_station(signal),
             Ok(Observed::Fix(fix)) => self.on_fix(fix),
@@ -308,6 +329,7 @@ impl Driver {
     }
 
     fn links(&mut self, inputs: Vec<Input>) {
+        self.routes_changed();
         for input in inputs {
             if let (Input::Event(actuator::Event::Address { path, .. }), Some(tunnel)) = (&input, &mut self.tunnel)
                 && let Err(fault) = tunnel.set_path(*path, self.interfaces.configured(*path))
@@ -322,9 +344,6 @@ impl Driver {
         let now = self.clock.now();
         if let Input::Sample(Sample { path, kind: SampleKind::Transport(transport) }) = &input {
             self.roadside.iter_mut().for_each(|roadside| roadside.note_subflow(now, *path, transport));
-        }
-        if let Input::Sample(Sample { path, kind: SampleKind::Signal(signal) }) = &input {
-            self.signals.note(now, *path, signal.rssi_dbm);
         }
         self.engine.handle(now, input);
     }

@@ -9,10 +9,11 @@ use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
 use crosslane_sim::scenario::did_you_mean;
 
+use super::path_routes::PathRoutes;
 use super::{Driver, machine};
 use crate::control::report::{
     AgentStatus, ChangeReport, ConnectionPage, ConnectionReport, Explanation, PathReport, PathUseReport, PreferredPath,
-    ReasonReport, SubflowReport, TokenName, TunnelSummary,
+    RadioReport, ReasonReport, SubflowReport, TokenName, TunnelSummary,
 };
 use crate::control::status::path_name;
 use crate::error::{Error, Result};
@@ -127,6 +128,14 @@ impl Driver {
                 belief_reason: view.belief_reason.into(),
                 signal_dbm: view.latest.signal.map(|(_, signal)| signal.rssi_dbm.into()),
                 signal_age_s: view.latest.signal.map(|(at, _)| age_s(at)),
+                signal_source: self.signals.source(view.id).map(str::to_owned),
+                radio: view.latest.radio.map(|(at, link)| RadioReport {
+                    tx_mbit_s: link.tx_bit_s.map(|rate| rate / 1e6),
+                    rx_mbit_s: link.rx_bit_s.map(|rate| rate / 1e6),
+                    retries: link.retries,
+                    failures: link.failures,
+                    age_s: age_s(at),
+                }),
                 rtt_ms: view.latest.transport.map(|(_, transport)| transport.rtt.as_secs_f64() * 1e3),
                 connections: pairs.iter().filter(|(path, _)| *path == view.id).count(),
                 sent_bytes: bytes.map(|[sent, _]| *sent),
@@ -201,6 +210,7 @@ impl Driver {
         if self.path_manager == Some(PathManager::Kernel) {
             problems.push(machine::KERNEL_MANAGES.into());
         }
+        problems.extend(self.path_routes.as_ref().and_then(PathRoutes::fault).map(str::to_owned));
         let no_address = |view: &PathView| self.interfaces.configured(view.id).is_none();
         problems.extend(self.engine.views().filter(no_address).map(|view| {
             let (name, interface) = (view.name, self.interfaces.name(view.id));

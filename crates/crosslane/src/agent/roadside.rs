@@ -22,7 +22,7 @@ use super::{Driver, or_pending};
 use crate::clock::Clock;
 use crate::control::status::UnitStatus;
 use crate::error::{Error, Result};
-use crate::observe::vanetza::Rejected;
+use crate::observe::vanetza::{self, Rejected};
 use crate::roadside::link::{Follower, Link, LinkEvent};
 use crate::tunnel::security::PrivateKey;
 
@@ -249,6 +249,7 @@ impl Driver {
             return self.journal.rejected(&Rejected::UnknownStation(signal));
         }
         if let Some(sample) = roadside.paths.on_signal(now, signal) {
+            self.signals.note(now, sample.path, signal.rssi_dbm, vanetza::NAME);
             self.handle(sample.into());
         }
     }

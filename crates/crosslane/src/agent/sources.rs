@@ -1,14 +1,17 @@
 //! The agent's sources of observations. To add one: its [`Observer`] in `observe/`, its
-//! keys in `config.rs`, and its entry here.
+//! keys in `config/observe.rs`, and its entry here.
 
-use super::config::Config;
+use crosslane_core::path::{PathId, Rat};
+
+use super::config::{Config, PathConfig};
 use super::machine::trusted;
 use crate::clock::Clock;
 use crate::error::Result;
-use crate::observe::Observer;
 use crate::observe::admission::Admission;
-use crate::observe::gpsd::Gpsd;
+use crate::observe::modem_manager::{self, ModemPath};
+use crate::observe::nl80211::{self, WirelessPath};
 use crate::observe::vanetza::Vanetza;
+use crate::observe::{Observer, gpsd};
 
 type Opened = Result<Box<dyn Observer>>;
 
@@ -19,8 +22,12 @@ pub struct Source {
     pub open: fn(&Config, Clock) -> Option<Opened>,
 }
 
-pub const SOURCES: [Source; 2] =
-    [Source { name: "listening for CAMs", open: vanetza }, Source { name: "receiving the position", open: gpsd }];
+pub const SOURCES: [Source; 4] = [
+    Source { name: "listening for CAMs", open: vanetza },
+    Source { name: "receiving the position", open: gpsd },
+    Source { name: "reading signals of Wi-Fi and 802.11p", open: nl80211 },
+    Source { name: "reading signals of modems", open: modem_manager },
+];
 
 fn vanetza(config: &Config, clock: Clock) -> Option<Opened> {
     let observe = &config.observe;
@@ -38,5 +45,31 @@ fn vanetza(config: &Config, clock: Clock) -> Option<Opened> {
 
 fn gpsd(config: &Config, _: Clock) -> Option<Opened> {
     let address = *config.observe.gpsd.as_ref()?.get_ref();
-    Some(Ok(Box::new(Gpsd::connect(address))))
+    Some(Ok(Box::new(gpsd::connect(address))))
+}
+
+fn nl80211(config: &Config, _: Clock) -> Option<Opened> {
+    let wireless = |(id, path): (PathId, &PathConfig)| WirelessPath {
+        path: id,
+        interface: path.interface().into(),
+        has_signal: path.stations.is_empty(),
+    };
+    let watch = || nl80211::watch(paths(config, Rat::needs_signal).map(wireless).collect());
+    config.observe.nl80211.get_ref().then(|| Ok(Box::new(watch()?) as _))
+}
+
+fn modem_manager(config: &Config, _: Clock) -> Option<Opened> {
+    let modem = |(id, path): (PathId, &PathConfig)| ModemPath {
+        path: id,
+        name: path.name.clone(),
+        interface: path.interface().into(),
+    };
+    let watch = || modem_manager::watch(paths(config, Rat::is_cellular).map(modem).collect());
+    config.observe.modem_manager.get_ref().then(|| Ok(Box::new(watch()) as _))
+}
+
+/// The configured paths over these access technologies.
+fn paths(config: &Config, of: fn(Rat) -> bool) -> impl Iterator<Item = (PathId, &PathConfig)> {
+    let paths = config.paths.iter().enumerate();
+    paths.map(|(place, path)| (PathId(place as u8), path.get_ref())).filter(move |(_, path)| of(path.rat))
 }

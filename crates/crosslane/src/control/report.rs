@@ -91,6 +91,10 @@ pub struct PathReport {
     pub signal_dbm: Option<f64>,
     /// Time since that signal.
     pub signal_age_s: Option<f64>,
+    /// Where it comes from: `vanetza`, `nl80211` or `ModemManager`.
+    pub signal_source: Option<String>,
+    /// Rates and failures of its radio link, if they are known.
+    pub radio: Option<RadioReport>,
     /// Smoothed RTT of the subflow, or of the tunnel, that was measured last.
     pub rtt_ms: Option<f64>,
     /// Number of connections with a subflow over it.
@@ -99,6 +103,21 @@ pub struct PathReport {
     pub sent_bytes: Option<u64>,
     /// Bytes that its interface has received.
     pub received_bytes: Option<u64>,
+}
+
+/// Rates and failures of a radio link.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RadioReport {
+    /// PHY rate of the last transmission.
+    pub tx_mbit_s: Option<f64>,
+    /// PHY rate of the last reception.
+    pub rx_mbit_s: Option<f64>,
+    /// Retransmissions of frames since the link began.
+    pub retries: Option<u32>,
+    /// Frames given up since the link began.
+    pub failures: Option<u32>,
+    /// Time since these figures.
+    pub age_s: f64,
 }
 
 /// A reason.

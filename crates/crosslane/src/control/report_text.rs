@@ -65,9 +65,22 @@ pub fn links(status: &AgentStatus) -> String {
     printable(&rows(&LINK_HEADING, LINK_FIGURES, status.paths.iter().map(link_row)))
 }
 
-const LINK_HEADING: [&str; 11] =
-    ["path", "interface", "address", "state", "since", "belief", "since", "signal dBm", "RTT ms", "sent", "received"];
-const LINK_FIGURES: Range<usize> = 7..11;
+const LINK_HEADING: [&str; 13] = [
+    "path",
+    "interface",
+    "address",
+    "state",
+    "since",
+    "belief",
+    "since",
+    "signal from",
+    "dBm",
+    "PHY Mbit/s",
+    "RTT ms",
+    "sent",
+    "received",
+];
+const LINK_FIGURES: Range<usize> = 8..13;
 
 fn link_row(path: &PathReport) -> Vec<String> {
     vec![
@@ -78,7 +91,9 @@ fn link_row(path: &PathReport) -> Vec<String> {
         spoken(path.state_since_s),
         path.belief.clone(),
         spoken(path.belief_since_s),
+        path.signal_source.clone().unwrap_or_else(|| "-".into()),
         figure(path.signal_dbm),
+        figure(path.radio.and_then(|radio| radio.tx_mbit_s)),
         figure(path.rtt_ms),
         bytes(path.sent_bytes),
         bytes(path.received_bytes),

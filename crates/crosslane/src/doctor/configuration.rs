@@ -104,9 +104,9 @@ fn route(path: &PathConfig, address: IpAddr) -> Option<Finding> {
     let index = Wiring::open().ok()?.index(interface).ok()?;
     let why = "the network drops packets with an address of another path, so its subflows fail";
     let fix = format!(
-        "ip rule add from {source} table 100; ip route add default via GATEWAY dev {interface} table 100 (a table for each path)"
+        "start the agent, which sets them unless service.routes is false, or: ip rule add from {source} table 100; ip route add default via GATEWAY dev {interface} table 100 (a table for each path)"
     );
-    match interface_towards(source, ELSEWHERE) {
+    match interface_towards(source.into(), ELSEWHERE.into()) {
         Ok(Some(found)) if found == index => None,
         Ok(None) => {
             Some(Finding::broken("route.none", format!("path {name:?}: packets from {source} have no route"), why, fix))

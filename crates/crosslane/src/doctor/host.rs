@@ -59,7 +59,7 @@ fn mptcp() -> Option<Finding> {
         Err(ProbeError::Disabled) => {
             Some(Finding::broken("mptcp.disabled", "net.mptcp.enabled is 0", why, "sysctl -w net.mptcp.enabled=1"))
         }
-        Err(ProbeError::NoMptcp | ProbeError::Netlink(OpenError::Absent(_))) => Some(Finding::broken(
+        Err(ProbeError::NoMptcp | ProbeError::Netlink(OpenError::Absent { .. })) => Some(Finding::broken(
             "mptcp.absent",
             "this kernel has no MPTCP",
             why,

@@ -9,7 +9,8 @@ use std::net::IpAddr;
 use crosslane_core::mptcp::AddressId;
 use netlink_packet_core::{DefaultNla, NLM_F_ACK, NLM_F_DUMP};
 
-use super::family::{Address, Family, Request, attribute, flag, u32_attribute};
+use super::family::{Address, MPTCP_PM, attribute, flag};
+use super::generic::{Family, Request, u32_attribute};
 use super::message::{Attribute, DecodeError, attributes};
 use super::socket::{CommandError, OpenError};
 
@@ -86,7 +87,7 @@ pub struct EndpointSocket {
 impl EndpointSocket {
     /// Opens a socket in the network namespace of this thread.
     pub fn open() -> Result<EndpointSocket, OpenError> {
-        Ok(EndpointSocket { family: Family::open()? })
+        Ok(EndpointSocket { family: Family::open(MPTCP_PM)? })
     }
 
     /// Sets the limits, for future and present connections.

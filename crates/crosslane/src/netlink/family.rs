@@ -1,24 +1,18 @@
-//! The generic netlink family `mptcp_pm`: its ids on this kernel, and its messages.
+//! The generic netlink family `mptcp_pm`: its name, and its messages.
 //!
 //! Source: Linux `Documentation/netlink/specs/mptcp_pm.yaml` and
 //! `include/uapi/linux/mptcp_pm.h`.
 
 use std::net::IpAddr;
 
-use netlink_packet_core::{DefaultNla, Emitable, NLA_F_NESTED, NLM_F_ACK, NetlinkMessage, NetlinkPayload};
-use netlink_packet_generic::ctrl::nlas::{GenlCtrlAttrs, McastGrpAttrs};
-use netlink_packet_generic::ctrl::{GenlCtrl, GenlCtrlCmd};
-use netlink_packet_generic::{GenlFamily, GenlMessage};
-use netlink_sys::protocols::NETLINK_GENERIC;
-use nix::errno::Errno;
+use netlink_packet_core::{DefaultNla, Emitable, NLA_F_NESTED};
 
-use super::message::{DecodeError, Message, attributes, frame};
-use super::socket::{CallError, Channel, OpenError};
+use super::generic::{Name, u16_attribute, u32_attribute};
+use super::message::{DecodeError, attributes};
 
-const NAME: &str = "mptcp_pm";
-const EVENTS: &str = "mptcp_pm_events";
-/// Length of the generic netlink header in bytes.
-pub(super) const GENERIC_HEADER_LEN: usize = 4;
+/// The family, and the group of its events.
+pub(super) const MPTCP_PM: Name =
+    Name { family: "mptcp_pm", events: "mptcp_pm_events", needs: "it needs Linux 5.19 or newer with CONFIG_MPTCP" };
 
 pub(super) mod attribute {
     pub const ADDR: u16 = 1;
@@ -48,46 +42,6 @@ pub(super) mod flag {
     pub const FULLMESH: u32 = 1 << 3;
     pub const IMPLICIT: u32 = 1 << 4;
     pub const LAMINAR: u32 = 1 << 5;
-}
-
-/// A request of the family: a command and its attributes.
-#[derive(Clone, Debug)]
-pub(super) struct Request {
-    pub command: u8,
-    pub attributes: Vec<DefaultNla>,
-}
-
-impl GenlFamily for Request {
-    fn family_name() -> &'static str {
-        NAME
-    }
-
-    fn command(&self) -> u8 {
-        self.command
-    }
-
-    fn version(&self) -> u8 {
-        1
-    }
-}
-
-impl Emitable for Request {
-    fn buffer_len(&self) -> usize {
-        self.attributes.as_slice().buffer_len()
-    }
-
-    fn emit(&self, buffer: &mut [u8]) {
-        self.attributes.as_slice().emit(buffer);
-    }
-}
-
-impl Request {
-    /// The request as a message for the family with the id `family` on this kernel.
-    pub fn message(self, family: u16) -> GenlMessage<Request> {
-        let mut message = GenlMessage::from_payload(self);
-        message.set_resolved_family_id(family);
-        message
-    }
 }
 
 /// An address within a request or its answer, with every attribute that `mptcp_pm` has for one.
@@ -143,83 +97,4 @@ impl Address {
         nested.as_slice().emit(&mut value);
         DefaultNla::new(kind | NLA_F_NESTED, value)
     }
-}
-
-/// A 16-bit attribute in host order.
-pub(super) fn u16_attribute(kind: u16, value: u16) -> DefaultNla {
-    DefaultNla::new(kind, value.to_ne_bytes().to_vec())
-}
-
-/// A 32-bit attribute in host order.
-pub(super) fn u32_attribute(kind: u16, value: u32) -> DefaultNla {
-    DefaultNla::new(kind, value.to_ne_bytes().to_vec())
-}
-
-/// A socket for requests to the family.
-pub(super) struct Family {
-    channel: Channel,
-    id: u16,
-    events: Option<u32>,
-}
-
-impl Family {
-    /// Opens a socket and looks up the ids of the family and of its group.
-    pub fn open() -> Result<Family, OpenError> {
-        let (mut channel, mut id, mut events) = (Channel::open(NETLINK_GENERIC)?, 0, None);
-        let query = GenlCtrl { cmd: GenlCtrlCmd::GetFamily, nlas: vec![GenlCtrlAttrs::FamilyName(NAME.to_owned())] };
-        let result = channel.call(GenlMessage::from_payload(query), NLM_F_ACK, |message| {
-            for attribute in control_attributes(message)? {
-                match attribute {
-                    GenlCtrlAttrs::FamilyId(found) => id = found,
-                    GenlCtrlAttrs::McastGroups(groups) => {
-                        events = groups.iter().find_map(|group| events_group(group)).or(events);
-                    }
-                    _ => {}
-                }
-            }
-            Ok(())
-        });
-        match result {
-            Err(cause) if cause.errno() == Some(Errno::ENOENT) => {
-                return Err(OpenError::Absent("the generic netlink family mptcp_pm"));
-            }
-            other => other?,
-        }
-        Ok(Family { channel, id, events })
-    }
-
-    /// Id of the multicast group for events.
-    pub fn events(&self) -> Result<u32, OpenError> {
-        self.events.ok_or(OpenError::Absent("the multicast group mptcp_pm_events"))
-    }
-
-    /// Sends a request; `flags` are `NLM_F_ACK` or `NLM_F_DUMP`. `on_reply`
-    /// receives the attributes of each reply.
-    pub fn call(
-        &mut self,
-        request: Request,
-        flags: u16,
-        mut on_reply: impl FnMut(&[u8]) -> Result<(), DecodeError>,
-    ) -> Result<(), CallError> {
-        self.channel.call(request.message(self.id), flags, |message| {
-            on_reply(message.payload().get(GENERIC_HEADER_LEN..).unwrap_or_default())
-        })
-    }
-}
-
-fn control_attributes(message: Message<'_>) -> Result<Vec<GenlCtrlAttrs>, DecodeError> {
-    let parsed = NetlinkMessage::<GenlMessage<GenlCtrl>>::deserialize(message.bytes)
-        .map_err(|cause| frame("the description of mptcp_pm", message.bytes, cause))?;
-    match parsed.payload {
-        NetlinkPayload::InnerMessage(inner) => Ok(inner.payload.nlas),
-        _ => Ok(Vec::new()),
-    }
-}
-
-fn events_group(group: &[McastGrpAttrs]) -> Option<u32> {
-    let named = group.iter().any(|attribute| matches!(attribute, McastGrpAttrs::Name(name) if name == EVENTS));
-    group.iter().find_map(|attribute| match attribute {
-        McastGrpAttrs::Id(id) if named => Some(*id),
-        _ => None,
-    })
 }

@@ -1,6 +1,6 @@
 //! Where the kernel would send a packet: its rules and routes, asked as for a packet.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netlink_packet_core::{NLM_F_ACK, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -16,10 +16,20 @@ use super::socket::{CallError, Channel};
 ///
 /// # Errors
 /// The kernel rejects the question.
-pub fn interface_towards(source: Ipv4Addr, destination: Ipv4Addr) -> Result<Option<u32>, CallError> {
-    let query = RouteMessageBuilder::<Ipv4Addr>::new().destination_prefix(destination, 32).source_prefix(source, 32);
+pub fn interface_towards(source: IpAddr, destination: IpAddr) -> Result<Option<u32>, CallError> {
+    let query = match (source, destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let query = RouteMessageBuilder::<Ipv4Addr>::new().destination_prefix(destination, 32);
+            query.source_prefix(source, 32).build()
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            let query = RouteMessageBuilder::<Ipv6Addr>::new().destination_prefix(destination, 128);
+            query.source_prefix(source, 128).build()
+        }
+        _ => return Ok(None),
+    };
     let mut found = None;
-    let result = Channel::open(NETLINK_ROUTE)?.call(RouteNetlinkMessage::GetRoute(query.build()), NLM_F_ACK, |reply| {
+    let result = Channel::open(NETLINK_ROUTE)?.call(RouteNetlinkMessage::GetRoute(query), NLM_F_ACK, |reply| {
         let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(reply.bytes).map(|message| message.payload);
         if let Ok(NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route))) = message {
             found = route.attributes.iter().find_map(|attribute| match attribute {

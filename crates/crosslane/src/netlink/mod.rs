@@ -7,8 +7,10 @@
 //! | [`requests`] | generic netlink `mptcp_pm`, every request and event as it is | `crosslane mptcp` |
 //! | [`diag`] | `sock_diag` with `tcp_info` and MPTCP's own | status of subflows; resync after an overrun |
 //! | [`udp`] | `sock_diag` | owner of the socket that sent a datagram |
+//! | [`wireless`] | generic netlink `nl80211` | signal, rates and failures of Wi-Fi and 802.11p |
 //! | [`links`] | rtnetlink | changes of interfaces and addresses |
 //! | [`Wiring`] | rtnetlink | interfaces, addresses, routes and rules of our own |
+//! | [`path_routes`] | rtnetlink | rules and routes by which packets leave over the path of their address |
 //! | [`home`] | rtnetlink | home addresses, and routes that are replaced in place |
 //! | [`probe()`] | procfs | missing requirements, with remedies |
 //!
@@ -21,12 +23,14 @@
 pub mod diag;
 pub mod endpoints;
 mod family;
+mod generic;
 pub mod home;
 pub mod links;
 mod lookup;
 mod message;
 mod mptcp_info;
 pub mod path_manager;
+pub mod path_routes;
 mod probe;
 pub mod requests;
 mod route;
@@ -34,6 +38,7 @@ mod socket;
 mod subscription;
 mod tcp_info;
 pub mod udp;
+pub mod wireless;
 
 pub use lookup::interface_towards;
 pub use message::{DecodeError, KernelError};

@@ -14,7 +14,8 @@ use netlink_packet_core::{DefaultNla, NLM_F_ACK};
 use netlink_sys::protocols::NETLINK_GENERIC;
 use nix::errno::Errno;
 
-use super::family::{Address, Family, GENERIC_HEADER_LEN, Request, attribute, flag, u32_attribute};
+use super::family::{Address, MPTCP_PM, attribute, flag};
+use super::generic::{Family, GENERIC_HEADER_LEN, Request, u32_attribute};
 use super::message::{Attribute, DecodeError, FIRST_PROTOCOL_TYPE, Message, attributes, frame, request_bytes};
 use super::socket::{CallError, CommandError, OpenError};
 use super::subscription::Subscription;
@@ -25,7 +26,7 @@ pub type EventSocket = Subscription<Event>;
 /// Subscribes to the events of all connections of this thread's network
 /// namespace. Needs CAP_NET_ADMIN there.
 pub fn events() -> Result<EventSocket, OpenError> {
-    let group = Family::open()?.events()?;
+    let group = Family::open(MPTCP_PM)?.events()?;
     Ok(Subscription::open(NETLINK_GENERIC, &[group], decode)?)
 }
 
@@ -37,7 +38,7 @@ pub struct CommandSocket {
 impl CommandSocket {
     /// Opens a socket in the network namespace of this thread.
     pub fn open() -> Result<CommandSocket, OpenError> {
-        Ok(CommandSocket { family: Family::open()? })
+        Ok(CommandSocket { family: Family::open(MPTCP_PM)? })
     }
 
     /// Sends `command` and waits for the kernel's acknowledgement, not for

@@ -12,7 +12,8 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 pub use super::family::Address;
-use super::family::{Family, GENERIC_HEADER_LEN, Request, attribute, flag, u32_attribute};
+use super::family::{MPTCP_PM, attribute, flag};
+use super::generic::{Family, GENERIC_HEADER_LEN, Request, u32_attribute};
 use super::message::{DecodeError, FIRST_PROTOCOL_TYPE, Message, attributes, frame};
 use super::socket::{CallError, OpenError};
 use super::subscription::Subscription;
@@ -105,7 +106,7 @@ impl RequestSocket {
     /// # Errors
     /// The kernel has no MPTCP.
     pub fn open() -> Result<RequestSocket, OpenError> {
-        Ok(RequestSocket { family: Family::open()? })
+        Ok(RequestSocket { family: Family::open(MPTCP_PM)? })
     }
 
     /// Sends a request and waits for the kernel's answer and acknowledgement.
@@ -184,7 +185,7 @@ pub enum Value {
 /// # Errors
 /// The kernel has no MPTCP, or denies it.
 pub fn events() -> Result<Subscription<NamedEvent>, OpenError> {
-    let group = Family::open()?.events()?;
+    let group = Family::open(MPTCP_PM)?.events()?;
     Ok(Subscription::open(NETLINK_GENERIC, &[group], decode)?)
 }
 

@@ -22,8 +22,13 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The kernel has no such generic netlink family or multicast group.
-    #[error("while looking for {0}: this kernel does not have it; it needs Linux 5.19 or newer with CONFIG_MPTCP")]
-    Absent(&'static str),
+    #[error("while looking for {what}: this kernel does not have it; {needs}")]
+    Absent {
+        /// What it lacks.
+        what: String,
+        /// The remedy.
+        needs: &'static str,
+    },
     /// Opening the socket failed.
     #[error("while opening a netlink socket: {0}; check the limit of open files and the sandbox, if any")]
     Socket(#[from] io::Error),

@@ -1,10 +1,9 @@
 //! Position, heading and speed of the vehicle from gpsd: its TPV reports, one JSON object a
 //! line over TCP (gpsd_json(5)).
 
-use std::future::{Future, pending};
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::time::Duration;
 
 use chrono::DateTime;
@@ -13,11 +12,9 @@ use crosslane_core::roadside::cam_generation::VehicleState;
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 
-use super::{Fix, Observation, Observed, Observer};
-use crate::error::Error;
+use super::worker::{RETRY_PAUSE, Reporter, Wording, Worker};
+use super::{Fix, Observed};
 
 /// Request for a stream of reports.
 const WATCH: &[u8] = b"?WATCH={\"enable\":true,\"json\":true};\n";
@@ -28,68 +25,35 @@ const MAX_LINE_BYTES: u64 = 16_384;
 const REPORT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Longest time for the connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Pause before the next connection.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// Maximum number of observations that wait for the agent.
-const MAX_WAITING: usize = 16;
 /// Below this speed the course over ground is noise, and the heading unknown.
 const MIN_COURSE_SPEED_M_S: f64 = 1.0;
 
-/// A connection to gpsd, replaced when it fails.
-pub struct Gpsd {
-    observed: mpsc::Receiver<Result<Observed, String>>,
-    task: JoinHandle<()>,
+/// Receives the reports of gpsd at this address, over a connection that is replaced when it fails; must be called
+/// within a runtime.
+pub fn connect(address: SocketAddr) -> Worker {
+    let wording = Wording {
+        attempt: format!("receiving the position from gpsd at {address}"),
+        remedy: "start gpsd there with a receiver, or correct observe.gpsd",
+        lacks: "a position",
+    };
+    Worker::task("gpsd", wording, move |reporter| follow(address, reporter))
 }
 
-impl Gpsd {
-    /// Connects to gpsd at this address; must be called within a runtime.
-    pub fn connect(address: SocketAddr) -> Gpsd {
-        let (sender, observed) = mpsc::channel(MAX_WAITING);
-        Gpsd { observed, task: tokio::spawn(follow(address, sender)) }
-    }
-}
-
-impl Drop for Gpsd {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-impl Observer for Gpsd {
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = Observation> + '_>> {
-        Box::pin(async {
-            match self.observed.recv().await {
-                Some(observed) => observed.map_err(|rejected| Box::new(rejected) as _),
-                None => pending().await,
-            }
-        })
-    }
-}
-
-/// Follows the reports. The first failure and the next success are noted; while there is no
-/// report, the state of the vehicle is unknown.
-async fn follow(address: SocketAddr, sender: mpsc::Sender<Result<Observed, String>>) {
-    let mut is_noted = false;
-    while let Err(cause) = read_reports(address, &sender, &mut is_noted).await {
+/// Follows the reports; while there is none, the state of the vehicle is unknown.
+async fn follow(address: SocketAddr, mut reporter: Reporter) {
+    loop {
+        let Err(cause) = read_reports(address, &mut reporter).await;
         let unknown = Fix { state: VehicleState::default(), unix_ms: None };
-        // The agent is gone if these fail, and this task with it.
-        drop(sender.send(Ok(Observed::Fix(unknown))).await);
-        if !std::mem::replace(&mut is_noted, true) {
-            let fault = Error::failure(format!("receiving the position from gpsd at {address}"), cause)
-                .with_remedy("start gpsd there with a receiver, or correct observe.gpsd");
-            let note = format!("{fault}; the agent continues without a position and retries");
-            drop(sender.send(Ok(Observed::Note(note))).await);
+        reporter.send(Ok(Observed::Fix(unknown))).await;
+        if let Some(note) = reporter.fails(cause) {
+            reporter.send(Ok(note)).await;
         }
         tokio::time::sleep(RETRY_PAUSE).await;
     }
 }
 
-/// Passes on the reports of one connection; ends without an error if the agent is gone.
-async fn read_reports(
-    address: SocketAddr,
-    sender: &mpsc::Sender<Result<Observed, String>>,
-    is_noted: &mut bool,
-) -> io::Result<()> {
+/// Passes on the reports of one connection, until it fails.
+async fn read_reports(address: SocketAddr, reporter: &mut Reporter) -> io::Result<Infallible> {
     let timed_out = |_| io::Error::new(io::ErrorKind::TimedOut, "no answer");
     let stream = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await.map_err(timed_out)??;
     let mut reader = BufReader::new(stream);
@@ -114,17 +78,14 @@ async fn read_reports(
             Ok(None) => continue,
             Ok(Some(fix)) => {
                 (deadline, waited_for) = (Box::pin(tokio::time::sleep(REPORT_TIMEOUT)), "further TPV report");
-                if std::mem::take(is_noted) {
-                    let note = format!("receiving the position from gpsd at {address} works now");
-                    drop(sender.send(Ok(Observed::Note(note))).await);
+                if let Some(note) = reporter.works() {
+                    reporter.send(Ok(note)).await;
                 }
                 Ok(Observed::Fix(fix))
             }
             Err(cause) => Err(format!("not a report of gpsd: {cause}")),
         };
-        if sender.send(observed).await.is_err() {
-            return Ok(());
-        }
+        reporter.send(observed).await;
     }
 }
 

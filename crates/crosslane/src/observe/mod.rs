@@ -11,7 +11,10 @@ use crosslane_core::roadside::cam_generation::VehicleState;
 
 pub mod admission;
 pub mod gpsd;
+pub mod modem_manager;
+pub mod nl80211;
 pub mod vanetza;
+pub mod worker;
 
 /// What a source observed.
 pub enum Observed {
@@ -45,18 +48,21 @@ pub type Observation = Result<Observed, Box<dyn Display>>;
 
 /// A source of observations.
 pub trait Observer {
+    /// Its name in reports: where a signal comes from.
+    fn name(&self) -> &'static str;
+
     /// The next observation. Safe to cancel.
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Observation> + '_>>;
 }
 
-/// The next observation of any source, each in its turn; pends forever without sources.
-pub async fn next(sources: &mut [Box<dyn Observer>]) -> Observation {
+/// The next observation of any source, each in its turn, and the source's name; pends forever without sources.
+pub async fn next(sources: &mut [Box<dyn Observer>]) -> (&'static str, Observation) {
     if let [_, _, ..] = sources {
         sources.rotate_left(1);
     }
-    let mut pending: Vec<_> = sources.iter_mut().map(|source| source.next()).collect();
+    let mut pending: Vec<_> = sources.iter_mut().map(|source| (source.name(), source.next())).collect();
     poll_fn(|context| {
-        let mut polled = pending.iter_mut().map(|source| source.as_mut().poll(context));
+        let mut polled = pending.iter_mut().map(|(name, next)| next.as_mut().poll(context).map(|found| (*name, found)));
         polled.find(Poll::is_ready).unwrap_or(Poll::Pending)
     })
     .await
@@ -71,6 +77,10 @@ mod tests {
     struct AlwaysUp(u8);
 
     impl Observer for AlwaysUp {
+        fn name(&self) -> &'static str {
+            "test"
+        }
+
         fn next(&mut self) -> Pin<Box<dyn Future<Output = Observation> + '_>> {
             let sample = Sample { path: PathId(self.0), kind: SampleKind::Link { up: true } };
             Box::pin(async move { Ok(sample.into()) })
@@ -83,8 +93,8 @@ mod tests {
         let mut seen = [0; 2];
         for _ in 0..10 {
             match next(&mut sources).await {
-                Ok(Observed::Input(Input::Sample(sample))) => seen[usize::from(sample.path.0)] += 1,
-                other => panic!("{:?}", other.is_ok()),
+                ("test", Ok(Observed::Input(Input::Sample(sample)))) => seen[usize::from(sample.path.0)] += 1,
+                (name, other) => panic!("{name} {:?}", other.is_ok()),
             }
         }
         assert_eq!(seen, [5, 5]);

@@ -20,6 +20,9 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::netlink::udp::UdpOwners;
 
+/// Name of this source in reports.
+pub const NAME: &str = "vanetza";
+
 /// The port to which vanetza-nap sends.
 pub const PORT: u16 = 5051;
 
@@ -79,6 +82,10 @@ impl Vanetza {
 }
 
 impl Observer for Vanetza {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Observation> + '_>> {
         Box::pin(async {
             loop {

@@ -30,10 +30,15 @@ impl Agent {
     }
 
     pub fn with_events(namespace: &Namespace, workdir: TempDir, configuration: &str, events: &Path) -> Agent {
+        Agent::spawn(namespace, workdir, |workdir, ready| command(workdir, configuration, events, ready))
+    }
+
+    /// The same with another command, made from the working directory and the socket of the readiness notification.
+    pub fn spawn(namespace: &Namespace, workdir: TempDir, command: impl FnOnce(&Path, &Path) -> Command) -> Agent {
         let ready = workdir.path().join("ready");
         let notify_socket = UnixDatagram::bind(&ready).unwrap();
         notify_socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        let child = namespace.spawn(&mut command(workdir.path(), configuration, events, &ready)).unwrap();
+        let child = namespace.spawn(&mut command(workdir.path(), &ready)).unwrap();
         let agent = Agent { workdir, child };
         let mut buffer = [0; 20];
         let length =

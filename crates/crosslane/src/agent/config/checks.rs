@@ -16,22 +16,6 @@ const POLL_PERIODS_MS: RangeInclusive<u32> = 10..=20;
 /// Place, cause and remedy.
 pub(super) type Complaint = (usize, String, &'static str);
 
-/// If the whole network can send to the socket, the configuration must name the senders.
-pub(super) fn observe(config: &Config) -> Result<(), Complaint> {
-    let observe = &config.observe;
-    let Some(vanetza) = &observe.vanetza else {
-        let Some(user) = observe.vanetza_users.first() else { return Ok(()) };
-        let remedy = "set `vanetza`, or remove `vanetza_users`";
-        return Err((user.span().start, "`vanetza_users` without `vanetza`".into(), remedy));
-    };
-    if !vanetza.get_ref().ip().is_loopback() && observe.vanetza_from.is_empty() {
-        let cause = format!("`vanetza` is {}, where the whole network can send", vanetza.get_ref());
-        let remedy = "name the senders, as vanetza_from = [\"192.0.2.7\"], or give an address as 127.0.0.1:5051";
-        return Err((vanetza.span().start, cause, remedy));
-    }
-    Ok(())
-}
-
 pub(super) fn ranges(config: &Config) -> Result<(), Complaint> {
     let ranges = [
         ("overlap_ms", &config.service.overlap_ms, 0..=1000, "give 0 to 1000"),

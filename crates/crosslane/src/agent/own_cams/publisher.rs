@@ -74,6 +74,10 @@ impl Drop for Publisher {
 }
 
 impl Observer for Notes {
+    fn name(&self) -> &'static str {
+        "MQTT"
+    }
+
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Observation> + '_>> {
         Box::pin(async {
             match self.0.recv().await {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crosslane_core::allocate::Mode;
 
 use super::*;
-use crate::control::report::{PreferredPath, SubflowReport, TokenName, TunnelSummary};
+use crate::control::report::{PreferredPath, RadioReport, SubflowReport, TokenName, TunnelSummary};
 
 fn reason(rule: &str, text: &str) -> ReasonReport {
     ReasonReport { rule: rule.into(), text: text.into(), inputs: BTreeMap::new() }
@@ -25,6 +25,8 @@ fn lte() -> PathReport {
         belief_reason: reason("threshold.link-up", "the interface is up"),
         signal_dbm: None,
         signal_age_s: None,
+        signal_source: None,
+        radio: None,
         rtt_ms: Some(31.25),
         connections: 2,
         sent_bytes: Some(1_234_567),
@@ -43,6 +45,14 @@ fn wlan() -> PathReport {
         belief: "unknown".into(),
         belief_reason: unknown,
         signal_dbm: Some(-71.25),
+        signal_source: Some("nl80211".into()),
+        radio: Some(RadioReport {
+            tx_mbit_s: Some(866.7),
+            rx_mbit_s: None,
+            retries: Some(5),
+            failures: None,
+            age_s: 0.1,
+        }),
         rtt_ms: None,
         connections: 0,
         sent_bytes: None,
@@ -96,9 +106,9 @@ wlan  closed  2 h 5 min  unknown            0       -       -         -  nothing
 #[test]
 fn the_links_have_what_is_measured_of_each() {
     let expected = "\
-path  interface  address   state   since      belief   since  signal dBm  RTT ms    sent  received
-lte   wwan0      10.1.0.2  active  2 h 5 min  good     42 s            -    31.2  1.2 MB     999 B
-wlan  wlan0      -         closed  2 h 5 min  unknown  42 s        -71.2       -       -         -
+path  interface  address   state   since      belief   since  signal from    dBm  PHY Mbit/s  RTT ms    sent  received
+lte   wwan0      10.1.0.2  active  2 h 5 min  good     42 s   -                -           -    31.2  1.2 MB     999 B
+wlan  wlan0      -         closed  2 h 5 min  unknown  42 s   nl80211      -71.2       866.7       -       -         -
 ";
     assert_eq!(links(&agent()), expected);
     assert_eq!(links(&AgentStatus { paths: vec![], ..agent() }), "no paths\n");
