@@ -71,7 +71,9 @@ impl Testbed {
             for (place, (dbm, rtt_ms)) in paths.iter().enumerate() {
                 let signal = dbm.map(|rssi_dbm| SampleKind::Signal(Signal { rssi_dbm, ..Signal::default() }));
                 let transport = Transport { rtt: Duration::from_millis(*rtt_ms), ..IDLE };
-                let kinds = [Some(SampleKind::Link { up: true }), signal, Some(SampleKind::Transport(transport))];
+                let is_first = self.now == Instant::from_millis(50);
+                let up = is_first.then_some(SampleKind::Link { up: true });
+                let kinds = [up, signal, Some(SampleKind::Transport(transport))];
                 for kind in kinds.into_iter().flatten() {
                     self.agent.handle(self.now, Input::Sample(Sample { path: PathId(place as u8), kind }));
                 }
@@ -99,10 +101,7 @@ fn the_order_follows_the_tree_at_the_end_of_a_window_and_its_reason_is_the_way_t
     testbed.run(250, &[(None, 30), (Some(-71.5), 30)]);
     let (_, order, reason) = testbed.orders.last().expect("an order");
     assert_eq!((&**order, reason.rule, &*reason.inputs), (&[0, 1][..], "learned.tree", &[("a_first", 0.1)][..]));
-    assert_eq!(
-        reason.text,
-        "the tree puts the paths in the order 0, 1: a.signal_dbm -71.5000 ≤ -70.0000"
-    );
+    assert_eq!(reason.text, "the tree puts the paths in the order 0, 1: a.signal_dbm -71.5000 ≤ -70.0000");
 }
 
 #[test]

@@ -88,8 +88,7 @@ impl Learned {
     fn decide(&self, tree: &Tree, paths: &[PathSupply], values: &[Values]) -> Result<Decided, Undecided> {
         let supplies = paths.iter().zip(values).enumerate();
         let good = supplies.filter(|(_, (path, _))| path.input.belief == Belief::Good);
-        let mut candidates: Vec<Candidate> =
-            good.map(|(place, (_, values))| (PathId(place as u8), *values)).collect();
+        let mut candidates: Vec<Candidate> = good.map(|(place, (_, values))| (PathId(place as u8), *values)).collect();
         let is_cellular = |candidate: &Candidate| paths[usize::from(candidate.0.0)].rat.is_cellular();
         if candidates.len() < 2 {
             return Err(Undecided::NoChoice);
@@ -162,7 +161,12 @@ impl Undecided {
             Undecided::NoChoice => "fewer than two paths are good".into(),
             Undecided::OtherPaths => "the tree is for one Wi-Fi and one cellular path".into(),
             Undecided::Unknown(feature, [a, b]) => {
-                format!("{} is unknown, stale or impossible, with a = path {} and b = path {}", feature.name(), a.0, b.0)
+                format!(
+                    "{} is unknown, stale or impossible, with a = path {} and b = path {}",
+                    feature.name(),
+                    a.0,
+                    b.0
+                )
             }
             Undecided::Unsure(lead) => format!("only {:.0} % of the training windows of its leaf agree", lead * 100.0),
         };

@@ -15,7 +15,8 @@ use crate::assess::Assessor;
 use crate::path::PathSpec;
 
 /// Its entry in the catalogue.
-pub const ENTRY: Entry = Entry::new::<Params>("smartps", "Wi-Fi or cellular first, by a learned tree (Liao et al. 2020)");
+pub const ENTRY: Entry =
+    Entry::new::<Params>("smartps", "Wi-Fi or cellular first, by a learned tree (Liao et al. 2020)");
 
 crate::parameters! {
     /// Parameters that the paper leaves open.

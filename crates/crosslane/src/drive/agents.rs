@@ -2,7 +2,7 @@
 //! gateway's, which are the two endpoints of a tunnel; or a third-party tunnel.
 
 use crosslane_core::tunnel::Encryption;
-use crosslane_sim::scenario::base::{self, Base, Kind};
+use crosslane_sim::scenario::base::{self, Kind};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;

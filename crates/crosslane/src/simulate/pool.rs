@@ -74,9 +74,22 @@ fn execute(
         return Err(Error::failure("simulating", format!("there is no strategy {:?}", entry.strategy)));
     };
     let outcome = if work.scenario.fleet.is_some() {
-        fleet::execute(work.scenario, &strategy, entry.seed, place.as_ref().map(|(folder, _)| folder.as_path()), work.threads, at_second)?
+        fleet::execute(
+            work.scenario,
+            &strategy,
+            entry.seed,
+            place.as_ref().map(|(folder, _)| folder.as_path()),
+            work.threads,
+            at_second,
+        )?
     } else {
-        run::execute(work.scenario, &strategy, entry.seed, place.as_ref().map(|(folder, detail)| (folder.as_path(), *detail)), at_second)?
+        run::execute(
+            work.scenario,
+            &strategy,
+            entry.seed,
+            place.as_ref().map(|(folder, detail)| (folder.as_path(), *detail)),
+            at_second,
+        )?
     };
     Ok(outcome.map(|outcome| {
         progress.run();

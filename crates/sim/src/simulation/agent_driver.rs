@@ -92,9 +92,7 @@ impl AgentDriver {
                 let order = steering.order.iter().map(|path| of(*path)).collect();
                 Output::Command(Command::Steer(Steering { order, ..steering }))
             }
-            Output::Order { order, reason } => {
-                Output::Order { order: order.into_iter().map(of).collect(), reason }
-            }
+            Output::Order { order, reason } => Output::Order { order: order.into_iter().map(of).collect(), reason },
             Output::Notice(_) | Output::Admission(_) => output,
         }
     }

@@ -142,8 +142,12 @@ fn feasibility_is_reported_before_an_object_begins() {
 #[test]
 fn unknown_paths_give_no_prediction_and_the_cheapest_is_used_first() {
     let mut deadline = Deadline::new(Params::default());
-    let supply =
-        [0, 1].map(|rank| PathSupply { rat: Rat::Lte, input: input(rank, PathState::Backup), history: None, latest: &LATEST });
+    let supply = [0, 1].map(|rank| PathSupply {
+        rat: Rat::Lte,
+        input: input(rank, PathState::Backup),
+        history: None,
+        latest: &LATEST,
+    });
     deadline.on_demand(Instant::ZERO, &demand(10_000_000, 0, 10_000, &[1.0, 5.0]), &supply);
     assert_eq!(deadline.poll_admission().and_then(|a| a.can_be_met()), None);
     let inputs = supply.map(|supply| supply.input);
@@ -156,8 +160,12 @@ fn unknown_paths_give_no_prediction_and_the_cheapest_is_used_first() {
 fn objects_due_earlier_come_first_in_the_shortage() {
     let fast = history(&[1e6], 100);
     let mut deadline = Deadline::new(Params::default());
-    let supply =
-        [0, 1].map(|rank| PathSupply { rat: Rat::Lte, input: input(rank, PathState::Backup), history: Some(&fast), latest: &LATEST });
+    let supply = [0, 1].map(|rank| PathSupply {
+        rat: Rat::Lte,
+        input: input(rank, PathState::Backup),
+        history: Some(&fast),
+        latest: &LATEST,
+    });
     let object = |number, size_bytes, due_ms| Object {
         number,
         size_bytes,
@@ -186,8 +194,12 @@ fn a_path_that_delays_the_others_is_closed_and_then_opened_again() {
             history_after(step, |_| 20_000, |step| u32::from(step % 60 < 30) * 200),
         ];
         let inputs = [0, 1].map(|place| input(place as u8, states[place]));
-        let supply =
-            [0, 1].map(|place| PathSupply { rat: Rat::Lte, input: inputs[place], history: histories.get(place), latest: &LATEST });
+        let supply = [0, 1].map(|place| PathSupply {
+            rat: Rat::Lte,
+            input: inputs[place],
+            history: histories.get(place),
+            latest: &LATEST,
+        });
         deadline.on_demand(Instant::from_millis(step * 10), &demand(100_000_000, 0, 10_000, &[1.0, 5.0]), &supply);
         states = deadline.allocate(&inputs).states().to_vec();
         assert_eq!(states[1], PathState::Active);

@@ -82,7 +82,12 @@ fn a_change_of_signal_alone_is_a_reason() {
     paths.at(0);
     paths.hear(100, 1, Good, -66.5);
     paths.prove(100);
-    let supply = |place: usize| PathSupply { rat: Rat::Lte, input: paths.inputs[place], history: None, latest: &paths.latest[place] };
+    let supply = |place: usize| PathSupply {
+        rat: Rat::Lte,
+        input: paths.inputs[place],
+        history: None,
+        latest: &paths.latest[place],
+    };
     let supplies: Vec<PathSupply> = (0..4).map(supply).collect();
     let reason = paths.allocator.review(Instant::from_millis(100), &supplies);
     assert_eq!(reason.map(|reason| reason.rule), Some("radio.signal"));
