@@ -9,6 +9,7 @@ from pathlib import Path
 from crosslane_lab import __version__, calibrate
 from crosslane_lab.conformance import command as conformance_command
 from crosslane_lab.errors import LabError, unreadable
+from crosslane_lab.learn import command as learn
 from crosslane_lab.mobility import command as mobility
 from crosslane_lab.openflow import command as openflow
 from crosslane_lab.pages import deadlines, results, roadside, tunnel
@@ -75,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     traces.add(commands)
     reproduce.add(commands)
     openflow.add(commands)
+    learn.add(commands)
     return parser
 
 

@@ -92,6 +92,13 @@ pub enum Output {
         /// The reason.
         reason: Reason,
     },
+    /// The strategy's order of the paths changed.
+    Order {
+        /// The paths, the most preferred first; empty: the user's preference applies.
+        order: Vec<PathId>,
+        /// The reason.
+        reason: Reason,
+    },
     /// A notice of an actuator to the user.
     Notice(Notice),
     /// The prediction whether an object meets its deadline.
@@ -323,6 +330,11 @@ impl Agent {
                 let reason = why(&self.paths, place);
                 self.paths[place].decide(now, id, state, reason, &mut self.reports);
             }
+        }
+        if wanted.order() != self.wanted.order() {
+            let first = wanted.order().first().map_or(0, |path| usize::from(path.0));
+            let (order, reason) = (wanted.order().to_vec(), why(&self.paths, first));
+            self.reports.outputs.push_back(Output::Order { order, reason });
         }
         self.wanted = wanted;
         self.apply(now);

@@ -14,9 +14,10 @@ use crate::time::{Duration, Instant};
 pub struct PathId(pub u8);
 
 /// Radio access technology of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Rat {
     /// IEEE 802.11p (OCB mode at 5.9 GHz) to roadside units.
+    #[default]
     #[serde(rename = "80211p")]
     Ieee80211p,
     /// Infrastructure Wi-Fi.

@@ -10,6 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::allocate::learned::tree::Tree;
 use crate::allocate::{Allocator, Mode};
 use crate::assess::Assessor;
 use crate::parameters::{Field, List, ParameterError, Table, list, read};
@@ -18,13 +19,23 @@ use crate::path::{PathSpec, Rat};
 pub mod adaptive;
 pub mod deadline;
 pub mod hapanchak;
+pub mod learned;
 pub mod mp_dpa;
+pub mod smartps;
 pub mod threshold;
 pub mod torrinhas;
 
 /// All of them, in the order in which messages and pages name them.
-pub static CATALOG: [Entry; 6] =
-    [hapanchak::ENTRY, threshold::ENTRY, adaptive::ENTRY, mp_dpa::ENTRY, deadline::ENTRY, torrinhas::ENTRY];
+pub static CATALOG: [Entry; 8] = [
+    hapanchak::ENTRY,
+    threshold::ENTRY,
+    adaptive::ENTRY,
+    mp_dpa::ENTRY,
+    deadline::ENTRY,
+    torrinhas::ENTRY,
+    smartps::ENTRY,
+    learned::ENTRY,
+];
 
 /// A strategy with its parameters.
 pub trait Strategy: fmt::Debug + Send + Sync {
@@ -37,6 +48,19 @@ pub trait Strategy: fmt::Debug + Send + Sync {
     /// Whether it prefers paths by the deadlines of the traffic, and needs them.
     fn needs_deadlines(&self) -> bool {
         false
+    }
+
+    /// Name of the file with the tree that it is to use, if it has one.
+    fn tree_file(&self) -> Option<&str> {
+        None
+    }
+
+    /// The same strategy with the tree of that file.
+    ///
+    /// # Errors
+    /// It is not for this strategy.
+    fn with_tree(&self, _tree: Tree) -> Result<Arc<dyn Strategy>, String> {
+        Err("this strategy has no tree".into())
     }
 }
 
@@ -121,7 +145,7 @@ mod tests {
         }
         assert_eq!(
             find("treshold"),
-            Err("there is no strategy \"treshold\", only hapanchak, threshold, adaptive, mp-dpa, deadline, torrinhas"
+            Err("there is no strategy \"treshold\", only hapanchak, threshold, adaptive, mp-dpa, deadline, torrinhas, smartps, learned"
                 .into())
         );
     }

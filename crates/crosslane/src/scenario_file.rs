@@ -38,6 +38,23 @@ pub fn read(file: &Path, data: Option<&Path>) -> Result<Scenario> {
     Ok(scenario)
 }
 
+/// Names the trees of the strategies absolutely, for the agents of a drive, which run in other folders.
+///
+/// # Errors
+/// A tree is not where the scenario says.
+pub fn name_trees_absolutely(scenario: &mut Scenario, file: &Path, data: Option<&Path>) -> Result<()> {
+    let references = scenario.files();
+    for strategy in &mut scenario.strategies {
+        let Some(name) = strategy.tree_file() else { continue };
+        let Some(reference) = references.iter().find(|reference| reference.name == name) else { continue };
+        let place = locate(file, reference, data)?;
+        let attempt = || naming(&place.display().to_string(), file, reference);
+        let absolute = place.canonicalize().map_err(|cause| Error::failure(attempt(), cause))?;
+        strategy.parameters.insert("tree".into(), absolute.display().to_string().into());
+    }
+    Ok(())
+}
+
 /// Makes the folder of a drive and puts the scenario into it, as it is and
 /// `resolved`.
 ///

@@ -103,7 +103,8 @@ class Runner:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(comparison.scenario, encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)
-        records = [] if drives else ["--records", "all" if comparison.keep else "none"]
+        which = "windows" if "windows" in comparison.keep else "all" if comparison.keep else "none"
+        records = [] if drives else ["--records", which]
         records += ["--jobs", "1"] if drives or self.parallel > 1 else []
         arguments = ["--strategy", ",".join(comparison.strategies), "--seed", comparison.seeds, *records]
         arguments += ["--data", str(self.data)] if self.data else []

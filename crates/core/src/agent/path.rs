@@ -11,7 +11,7 @@ use super::changes::{Changed, Changes};
 use crate::actuator::Verdict;
 use crate::allocate::{Latest, PathInput, PathSupply};
 use crate::assess::{Assessor, Belief, Reason};
-use crate::path::{PathId, PathSpec, PathState};
+use crate::path::{PathId, PathSpec, PathState, Rat};
 use crate::time::Instant;
 
 /// What the agent reports: its outputs, and the last changes.
@@ -24,6 +24,7 @@ pub(super) struct Reports {
 #[derive(Default)]
 pub(super) struct Path {
     pub(super) name: String,
+    pub(super) rat: Rat,
     pub(super) rank: u8,
     pub(super) radio: Option<u8>,
     pub(super) assessors: Vec<Box<dyn Assessor + Send>>,
@@ -52,7 +53,7 @@ pub(super) fn reason_for(paths: &[Path], place: usize, changed: usize) -> Reason
 
 impl Path {
     pub(super) fn new(spec: &PathSpec, rank: u8, assessors: Vec<Box<dyn Assessor + Send>>) -> Path {
-        Path { name: spec.name.clone(), rank, radio: spec.radio, assessors, ..Path::default() }
+        Path { name: spec.name.clone(), rat: spec.rat, rank, radio: spec.radio, assessors, ..Path::default() }
     }
 
     pub(super) fn believe(&mut self, now: Instant, path: PathId, belief: Belief, reason: Reason, to: &mut Reports) {
@@ -78,6 +79,6 @@ impl Path {
 
     pub(super) fn supply(&self) -> PathSupply<'_> {
         let history = self.assessors.iter().find_map(|assessor| assessor.history());
-        PathSupply { input: self.input(), history, latest: &self.latest }
+        PathSupply { input: self.input(), rat: self.rat, history, latest: &self.latest }
     }
 }

@@ -9,13 +9,14 @@ use serde::{Deserialize, Serialize};
 use crate::assess::throughput::History;
 use crate::assess::{Belief, Reason};
 use crate::demand::{Admission, Demand};
-use crate::path::{OnFade, PathState, RadioLink, SampleKind, Signal, Transport};
+use crate::path::{OnFade, PathState, RadioLink, Rat, SampleKind, Signal, Transport};
 use crate::time::Instant;
 use crate::wanted::Wanted;
 
 pub mod adaptive;
 pub mod by_belief;
 pub mod deadline;
+pub mod learned;
 pub mod mp_dpa;
 pub mod one_of_radio;
 
@@ -61,6 +62,8 @@ pub struct PathInput {
 pub struct PathSupply<'a> {
     /// What every allocator knows of it.
     pub input: PathInput,
+    /// Its radio access technology.
+    pub rat: Rat,
     /// Its measured throughput, if it is measured.
     pub history: Option<&'a History>,
     /// Its latest measurements.

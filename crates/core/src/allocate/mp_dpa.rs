@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use crate::allocate::Latest;
     use crate::assess::Belief;
-    use crate::path::PathState;
+    use crate::path::{PathState, Rat};
 
     /// Whether the other path carries at each step, if `bytes` are acknowledged each
     /// 100 ms of 1 MB due in 10 s.
@@ -126,7 +126,7 @@ mod tests {
         let mut mp_dpa = MpDpa::new(params);
         let input = |rank| PathInput { belief: Belief::Good, was: PathState::Backup, rank, radio: None };
         let latest = Latest::default();
-        let paths = [0, 1].map(|rank| PathSupply { input: input(rank), history: None, latest: &latest });
+        let paths = [0, 1].map(|rank| PathSupply { rat: Rat::Lte, input: input(rank), history: None, latest: &latest });
         let mut acked_bytes = 0;
         let mut states = Vec::new();
         for step in 0..100 {

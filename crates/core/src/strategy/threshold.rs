@@ -36,8 +36,15 @@ impl Strategy for Params {
     }
 
     fn allocator(&self, mode: Mode) -> Box<dyn Allocator + Send> {
+        Box::new(OneOfRadio::new(self.one_of_radio(mode)))
+    }
+}
+
+impl Params {
+    /// The parameters of its allocator.
+    pub(super) fn one_of_radio(&self, mode: Mode) -> one_of_radio::Params {
         let smoothing = Duration::from_millis(self.signal.smoothing_ms.into());
         let threshold::Params { threshold_dbm, hysteresis_db, .. } = self.signal;
-        Box::new(OneOfRadio::new(one_of_radio::Params { mode, threshold_dbm, hysteresis_db, smoothing }))
+        one_of_radio::Params { mode, threshold_dbm, hysteresis_db, smoothing }
     }
 }

@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use crosslane_core::allocate::Mode;
 use crosslane_core::path::{PathId, PathSpec, Rat};
-use crosslane_core::strategy::{self, Strategy};
+use crosslane_core::strategy::Strategy;
 use crosslane_sim::input::renamed_keys::renew;
-use crosslane_sim::scenario::base::values;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -24,6 +23,7 @@ pub mod http;
 pub mod observe;
 pub mod reload;
 pub mod roadside;
+mod strategy;
 pub mod unit;
 
 use cam::CamConfig;
@@ -31,6 +31,7 @@ use checks::Complaint;
 use http::HttpConfig;
 use observe::Observe;
 use roadside::RoadsideConfig;
+use strategy::{read_strategy, with_tree};
 use unit::UnitSection;
 
 /// The contents of the file.
@@ -173,7 +174,10 @@ pub fn read(file: &Path) -> Result<Config> {
     let attempt = format!("reading configuration {}", file.display());
     let text = text_file::read(file)
         .map_err(|cause| Error::usage(&attempt, cause, "name a file that exists and can be read"))?;
-    parse(&text).map_err(|fault| Error::usage(format!("{attempt} line {}", fault.line), fault.cause, fault.remedy))
+    let faulty = |fault: Fault| Error::usage(format!("{attempt} line {}", fault.line), fault.cause, fault.remedy);
+    let mut config = parse(&text).map_err(faulty)?;
+    config.strategy = config.strategy.map(|strategy| with_tree(strategy, file)).transpose()?;
+    Ok(config)
 }
 
 /// The same from a table built by a program.
@@ -246,19 +250,6 @@ fn read_checked(text: &str) -> Result<Config, Complaint> {
     let of_sections = [observe::check, unit::check, roadside::check, cam::check, http::check];
     of_keys.into_iter().chain(of_sections).try_for_each(|check| check(&config))?;
     Ok(config)
-}
-
-/// Reads a strategy from its table: `name` and the parameters of that name.
-///
-/// # Errors
-/// The cause, without the place.
-pub fn read_strategy(table: &toml::Table) -> Result<Arc<dyn Strategy>, String> {
-    let mut parameters = table.clone();
-    let name = match parameters.remove("name") {
-        Some(toml::Value::String(name)) => name,
-        _ => return Err("the strategy has no `name`".into()),
-    };
-    strategy::find(&name)?.read(values(&parameters)).map_err(|fault| fault.to_string())
 }
 
 impl Config {

@@ -2,7 +2,7 @@
 //! gateway's, which are the two endpoints of a tunnel; or a third-party tunnel.
 
 use crosslane_core::tunnel::Encryption;
-use crosslane_sim::scenario::base::{self, Base, Kind};
+use crosslane_sim::scenario::base::{self, Kind};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
@@ -74,9 +74,7 @@ impl Agents {
         let gateway_config = Table::from_iter([("tunnel".to_string(), tunnel_config.into())]);
         let start = || AgentProcess::start("gateway", gateway_config, folder);
         let gateway = testbed.server.enter(start)??;
-        let steer =
-            Strategy { name: strategy.name.clone(), base: Base::Agent(params.steer.0), parameters: Table::new() };
-        let mut vehicle_config = configuration(scenario, &steer, None);
+        let mut vehicle_config = configuration(scenario, &strategy.steering(params.steer.0), None);
         vehicle_config.insert("tunnel".into(), tunnel::vehicle_config(scenario, &params, keys.as_ref()).into());
         let start = || AgentProcess::start("agent", vehicle_config, folder);
         let vehicle = testbed.vehicle.enter(start)??;

@@ -67,7 +67,7 @@ pub fn summarize(scenario: &Scenario, names: &[String], plan: &Plan, mut raw: Ra
     number_subflows(&mut raw.kernel.subflows, &packets);
     let (links, tcp_info) = (raw.world.links, raw.kernel.subflows);
     let throughput = throughput(&packets).into_iter().chain(raw.wire_throughput).collect();
-    let records = Records { packets, throughput, samples, messages, links, tcp_info, events };
+    let records = Records { packets, throughput, samples, messages, links, tcp_info, events, ..Records::default() };
     run_folder::write(&plan.folder, names, records)?;
     Ok(Outcome { valid: reason.is_none(), reason, metrics })
 }

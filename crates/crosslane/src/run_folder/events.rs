@@ -79,6 +79,10 @@ pub fn agent_event(at: Instant, output: &Output, error: Option<&dyn Display>, na
             });
             ("admission", fields)
         }
+        Output::Order { order, reason } => {
+            let order: Vec<&str> = order.iter().map(name).collect();
+            ("order", with_reason(json!({ "order": order }), reason))
+        }
         Output::Notice(notice) => ("notice", json!({ "rule": notice.name(), "reason": notice.to_string() })),
         Output::Alarm { path, alarm } => {
             ("alarm", json!({ "path": name(path), "kind": alarm.kind.name(), "false_positive": alarm.false_positive }))

@@ -9,7 +9,9 @@ use crosslane_core::time::Instant;
 use crosslane_sim::addresses::vehicle_address;
 use crosslane_sim::bounds::least_cost;
 use crosslane_sim::record::metrics::{Context, Objects, PacketSums, metrics};
-use crosslane_sim::record::rows::{LinkRow, MessageRow, PacketRow, RunRecords, SampleRow, TcpInfoRow, ThroughputRow};
+use crosslane_sim::record::rows::{
+    LinkRow, MessageRow, PacketRow, RunRecords, SampleRow, TcpInfoRow, ThroughputRow, WindowRow,
+};
 use crosslane_sim::scenario::Scenario;
 
 pub mod agent_file;
@@ -36,6 +38,8 @@ pub struct Records {
     pub links: Vec<LinkRow>,
     /// State of the subflows.
     pub tcp_info: Vec<TcpInfoRow>,
+    /// What a strategy may see of each path, window by window; simulated runs only.
+    pub windows: Vec<WindowRow>,
     /// Events, in any order.
     pub events: Vec<(Instant, RunEvent)>,
 }
@@ -52,6 +56,9 @@ pub fn write(folder: &Path, names: &[String], mut records: Records) -> Result<()
     write_table(&file("links.arrow"), names, &records.links, tables::links)?;
     write_table(&file("tcp_info.arrow"), names, &records.tcp_info, tables::tcp_info)?;
     write_table(&file("messages.arrow"), names, &records.messages, tables::messages)?;
+    if !records.windows.is_empty() {
+        write_table(&file("windows.arrow"), names, &records.windows, tables::windows)?;
+    }
     records.events.sort_by_key(|(at, _)| *at);
     let addresses: Vec<IpAddr> = (0..names.len()).map(|place| vehicle_address(place).into()).collect();
     let lines = records.events.into_iter().map(|(at, event)| event.line(at, names, &addresses));

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, ArrowPrimitiveType, BooleanArray, PrimitiveArray, RecordBatch, StringArray, types};
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::{ArrowError, Field, Schema};
+use crosslane_core::allocate::learned::features::QUANTITIES;
 use crosslane_core::link::DropReason;
 use crosslane_core::path::PathId;
-use crosslane_sim::record::rows::{LinkRow, MessageRow, PacketRow, SampleRow, TcpInfoRow, ThroughputRow};
+use crosslane_sim::record::rows::{LinkRow, MessageRow, PacketRow, SampleRow, TcpInfoRow, ThroughputRow, WindowRow};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
@@ -118,6 +119,20 @@ pub fn samples(rows: &[SampleRow], paths: &[String]) -> Vec<Column> {
         number::<types::Float32Type, _>("rssi_dbm", rows, |row| row.rssi_dbm),
         maybe::<types::UInt32Type, _>("station", rows, |row| row.station),
     ]
+}
+
+/// Columns of `windows.arrow`.
+pub fn windows(rows: &[WindowRow], paths: &[String]) -> Vec<Column> {
+    let mut columns = vec![
+        number::<types::UInt64Type, _>("t_ns", rows, |row| row.t_ns),
+        path_names(rows, paths, |row| row.path),
+        number::<types::UInt64Type, _>("delivered_bytes", rows, |row| row.delivered_bytes),
+    ];
+    columns.extend(QUANTITIES.iter().enumerate().map(|(place, quantity)| {
+        let known = |row: &WindowRow| Some(row.values[place]).filter(|value| !value.is_nan());
+        maybe::<types::Float32Type, _>(quantity.name, rows, known)
+    }));
+    columns
 }
 
 /// Columns of `tcp_info.arrow`.

@@ -45,8 +45,20 @@ pub struct Options {
 pub enum Kept {
     /// Every run.
     All,
+    /// Of every run only its windows, messages and events.
+    Windows,
     /// No run: only the summary is written.
     None,
+}
+
+impl Kept {
+    fn detail(self) -> Option<Detail> {
+        match self {
+            Kept::All => Some(Detail::ALL),
+            Kept::Windows => Some(Detail::WINDOWS),
+            Kept::None => None,
+        }
+    }
 }
 
 /// Simulates the scenario.
@@ -68,7 +80,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let kept = options.records.unwrap_or(if entries.len() <= MAX_RECORDED { Kept::All } else { Kept::None });
     let threads = options.jobs.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
     let planned = entries.len();
-    let work = Work { scenario: &scenario, folder: (kept == Kept::All).then_some(folder.as_path()), threads };
+    let work = Work { scenario: &scenario, folder: kept.detail().map(|detail| (folder.as_path(), detail)), threads };
     let parallel = if scenario.fleet.is_some() { 1 } else { threads };
     let (runs, failure) = pool::run_all(&work, entries, parallel)?;
     comparison.conclude(Summary::new(&scenario, "simulator", runs), &folder, planned, failure)

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use crosslane_sim::scenario::Scenario;
+use crosslane_sim::simulation::Detail;
 
 use super::progress::Progress;
 use super::{fleet, run};
@@ -16,8 +17,8 @@ use crate::summary::Run;
 
 pub struct Work<'a> {
     pub scenario: &'a Scenario,
-    /// Folder of the comparison, if runs write records.
-    pub folder: Option<&'a Path>,
+    /// Folder of the comparison and the detail of its records, if runs write them.
+    pub folder: Option<(&'a Path, Detail)>,
     /// Threads of a run of many vehicles.
     pub threads: usize,
 }
@@ -64,7 +65,7 @@ fn execute(
     progress: &Progress,
     should_continue: &(dyn Fn() -> bool + Sync),
 ) -> Result<Option<Run>> {
-    let place = work.folder.map(|of_all| of_all.join(entry.folder()));
+    let place = work.folder.map(|(of_all, detail)| (of_all.join(entry.folder()), detail));
     let at_second = || {
         progress.second();
         should_continue()
@@ -73,9 +74,22 @@ fn execute(
         return Err(Error::failure("simulating", format!("there is no strategy {:?}", entry.strategy)));
     };
     let outcome = if work.scenario.fleet.is_some() {
-        fleet::execute(work.scenario, &strategy, entry.seed, place.as_deref(), work.threads, at_second)?
+        fleet::execute(
+            work.scenario,
+            &strategy,
+            entry.seed,
+            place.as_ref().map(|(folder, _)| folder.as_path()),
+            work.threads,
+            at_second,
+        )?
     } else {
-        run::execute(work.scenario, &strategy, entry.seed, place.as_deref(), at_second)?
+        run::execute(
+            work.scenario,
+            &strategy,
+            entry.seed,
+            place.as_ref().map(|(folder, detail)| (folder.as_path(), *detail)),
+            at_second,
+        )?
     };
     Ok(outcome.map(|outcome| {
         progress.run();

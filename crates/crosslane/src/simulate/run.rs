@@ -13,17 +13,17 @@ use crate::run_folder::events::RunEvent;
 use crate::run_folder::{self, Records};
 use crate::summary::Outcome;
 
-/// Executes a run and writes its records into `folder`, if there is one.
+/// Executes a run and writes its records into a folder with this detail, if there is one.
 /// `at_second` is called each simulated second and returns whether to continue;
 /// `None` if it returned false.
 pub fn execute(
     scenario: &Scenario,
     strategy: &Strategy,
     seed: u64,
-    folder: Option<&Path>,
+    folder: Option<(&Path, Detail)>,
     mut at_second: impl FnMut() -> bool,
 ) -> Result<Option<Outcome>> {
-    let detail = if folder.is_some() { Detail::ALL } else { Detail::METRICS };
+    let detail = folder.map_or(Detail::METRICS, |(_, detail)| detail);
     let mut simulation = Simulation::new(scenario, strategy, seed, detail)?;
     for second in 1..=scenario.duration_s.ceil() as u32 {
         simulation.run_until(Instant::from_secs_f64(f64::from(second).min(scenario.duration_s)));
@@ -39,7 +39,7 @@ pub fn execute(
     let Recording { messages, results, duplicates, sums, skipped, .. } = &recording;
     let evaluated = RunRecords { messages, decisions, alarms, duplicates: *duplicates, reads: results.reads };
     let metrics = run_folder::measure(scenario, seed, &names, &evaluated, sums, *skipped)?;
-    if let Some(folder) = folder {
+    if let Some((folder, _)) = folder {
         write(folder, &names, recording)?;
     }
     Ok(Some(Outcome { valid: true, reason: None, metrics }))
@@ -48,13 +48,13 @@ pub fn execute(
 /// Writes the records; an incomplete folder is removed.
 fn write(folder: &Path, names: &[String], recording: Recording) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(|cause| Error::failure(format!("making {}", folder.display()), cause))?;
-    let Recording { packets, samples, messages, links, tcp_info, agent_outputs, slot_changes, kernel_events, .. } =
-        recording;
+    let Recording { packets, samples, messages, links, tcp_info, windows, .. } = recording;
+    let Recording { agent_outputs, slot_changes, kernel_events, .. } = recording;
     let slot_changes = slot_changes.into_iter().map(|(at, change)| (at, RunEvent::Slot(change)));
     let agent_events = agent_outputs.into_iter().map(|(at, output)| (at, RunEvent::Agent(output)));
     let kernel_events = kernel_events.into_iter().map(|(at, side, event)| (at, RunEvent::Kernel(side, event)));
     let events = slot_changes.chain(agent_events).chain(kernel_events).collect();
     let throughput = throughput(&packets);
-    let records = Records { packets, throughput, samples, messages, links, tcp_info, events };
+    let records = Records { packets, throughput, samples, messages, links, tcp_info, windows, events };
     run_folder::write(folder, names, records).inspect_err(|_| drop(std::fs::remove_dir_all(folder)))
 }

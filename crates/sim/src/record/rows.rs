@@ -5,6 +5,7 @@
 //! start of the run; a path is its index in the scenario.
 
 use crosslane_core::agent::Output;
+use crosslane_core::allocate::learned::features::Values;
 use crosslane_core::link::{Direction, DropReason};
 use crosslane_core::path::{PathId, PathState};
 use crosslane_core::time::{Duration, Instant};
@@ -156,6 +157,19 @@ pub struct TcpInfoRow {
     pub notsent_bytes: u32,
     /// The kernel's estimate of the delivery rate, in bit/s.
     pub delivery_rate_bit_s: u64,
+}
+
+/// What a strategy may see of one path at the end of a window (250 ms).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WindowRow {
+    /// End of the window.
+    pub t_ns: u64,
+    /// The path.
+    pub path: PathId,
+    /// The values of its quantities; NaN: unknown.
+    pub values: Values,
+    /// Bytes that the traffic has delivered to the application since the start.
+    pub delivered_bytes: u64,
 }
 
 /// One message of the traffic.

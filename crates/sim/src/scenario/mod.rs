@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 pub use crosslane_core::allocate::Mode;
+use crosslane_core::allocate::learned::tree::Tree;
 use crosslane_core::path::{PathId, Rat};
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +32,7 @@ mod route;
 mod schema;
 mod source_map;
 mod traffic;
+mod trees;
 mod tunnel;
 mod validate;
 mod wires;
@@ -106,6 +108,8 @@ pub struct Data {
     pub traces: BTreeMap<String, Trace>,
     /// The vehicle's track from a file; of a fleet, the first vehicle's.
     pub mobility: Option<Track>,
+    /// Learned trees, by the names that the scenario uses.
+    pub trees: BTreeMap<String, Tree>,
     /// The track of each vehicle of a fleet, by its number.
     pub fleet: BTreeMap<u32, Track>,
 }
@@ -217,6 +221,7 @@ impl Scenario {
                 files.push(self.file_ref(name, &format!("{}.{key}", link.key)));
             }
         }
+        files.extend(self.tree_files());
         files
     }
 

@@ -49,6 +49,8 @@ crosslane_core::parameters! {
         encryption: Encryption = Encryption::Noise;
         /// The agent's strategy that selects the paths, with its default parameters.
         steer: Steer = Steer(&strategy::threshold::ENTRY);
+        /// Name of the tree's file for that strategy, relative to the scenario.
+        tree: Option<String> = None;
     }
 }
 

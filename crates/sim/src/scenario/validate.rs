@@ -59,6 +59,7 @@ impl Scenario {
             let what = format!("`{}` has no `delay_ms`, and its trace has none in the first row", link.name);
             self.lines.require(link.delay_ms.or(of_trace).is_some(), &link.key, what, "give its one-way delay")?;
         }
+        data.trees = self.trees(contents)?;
         self.data = data;
         self.check_positions()
     }
@@ -81,7 +82,7 @@ impl Scenario {
         Ok(())
     }
 
-    fn content<'a>(
+    pub(super) fn content<'a>(
         &self,
         contents: &'a BTreeMap<String, String>,
         name: &str,

@@ -75,9 +75,14 @@ impl AgentDriver {
         self.handle(now, Input::RemovePath(id));
     }
 
+    /// The path of the scenario for a path of the agent.
+    pub(super) fn of_scenario(&self, path: PathId) -> PathId {
+        self.of_agent.get(usize::from(path.0)).copied().unwrap_or(path)
+    }
+
     /// An output, with the paths of the scenario.
     pub(super) fn in_scenario(&self, output: Output) -> Output {
-        let of = |path: PathId| self.of_agent.get(usize::from(path.0)).copied().unwrap_or(path);
+        let of = |path: PathId| self.of_scenario(path);
         match output {
             Output::Belief { path, belief, reason } => Output::Belief { path: of(path), belief, reason },
             Output::Decision { path, state, was, reason } => Output::Decision { path: of(path), state, was, reason },
@@ -87,6 +92,7 @@ impl AgentDriver {
                 let order = steering.order.iter().map(|path| of(*path)).collect();
                 Output::Command(Command::Steer(Steering { order, ..steering }))
             }
+            Output::Order { order, reason } => Output::Order { order: order.into_iter().map(of).collect(), reason },
             Output::Notice(_) | Output::Admission(_) => output,
         }
     }

@@ -15,7 +15,6 @@
 //! repeats. So the same scenario and seed give the same run.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 
 use crosslane_core::actuator::{Command, Steering};
 use crosslane_core::agent::Output;
@@ -25,13 +24,12 @@ use crosslane_core::path::{PathId, Signal};
 use crosslane_core::time::{Duration, Instant};
 use crosslane_core::tunnel::Liveness;
 
-use crate::addresses::vehicle_address;
 use crate::record::messages::Results;
 use crate::record::metrics::PacketSums;
-use crate::record::rows::{LinkRow, MessageRow, PacketRow, SampleRow, SampleSource, TcpInfoRow};
+use crate::record::rows::{LinkRow, MessageRow, PacketRow, SampleRow, SampleSource, TcpInfoRow, WindowRow};
 use crate::scenario::{Base, Engine, Scenario, ScenarioError, Strategy};
 use crate::traffic::Protocol;
-use crate::transport::{Endpoint, SubflowInfo};
+use crate::transport::Endpoint;
 use crate::world::{CamSent, World, WorldEvent};
 
 mod agent_driver;
@@ -40,6 +38,7 @@ mod forwarding;
 mod links;
 mod packet;
 mod path_control;
+mod recording;
 mod setup;
 mod slots;
 mod traffic;
@@ -52,8 +51,6 @@ use traffic::Traffic;
 
 /// Period of the agent's subflow queries; the default on a vehicle.
 const TRANSPORT_PERIOD: Duration = Duration::from_millis(10);
-/// Period of the `tcp_info` record.
-const RECORD_PERIOD: Duration = Duration::from_millis(50);
 /// Time at which the vehicle connects.
 const CONNECT: Instant = Instant::from_millis(10);
 
@@ -71,15 +68,19 @@ pub struct Detail {
     pub links: bool,
     /// Every message.
     pub messages: bool,
+    /// What a strategy may see of each path, window by window.
+    pub windows: bool,
 }
 
 impl Detail {
     /// Everything.
-    pub const ALL: Detail = Detail { packets: true, tcp_info: true, links: true, messages: true };
+    pub const ALL: Detail = Detail { packets: true, tcp_info: true, links: true, messages: true, windows: true };
     /// Totals only.
-    pub const NONE: Detail = Detail { packets: false, tcp_info: false, links: false, messages: false };
+    pub const NONE: Detail = Detail { packets: false, tcp_info: false, links: false, messages: false, windows: false };
     /// The records that the metrics need.
-    pub const METRICS: Detail = Detail { packets: false, tcp_info: false, links: false, messages: true };
+    pub const METRICS: Detail = Detail { messages: true, ..Detail::NONE };
+    /// The records that a tree learns from.
+    pub const WINDOWS: Detail = Detail { windows: true, ..Detail::METRICS };
 }
 
 /// An endpoint of the connection.
@@ -106,6 +107,8 @@ pub struct Recording {
     pub links: Vec<LinkRow>,
     /// Subflows.
     pub tcp_info: Vec<TcpInfoRow>,
+    /// Windows.
+    pub windows: Vec<WindowRow>,
     /// Messages that were due but not written.
     pub skipped: u64,
     /// Outputs of the agent.
@@ -144,6 +147,7 @@ pub struct Simulation {
     connect_at: Option<Instant>,
     observe_at: Instant,
     record_at: Instant,
+    windows: recording::Windows,
     recording: Recording,
 }
 
@@ -185,6 +189,7 @@ impl Simulation {
                 .then(|| scenario.first_object(seed).unwrap_or(connect)),
             observe_at: Instant::ZERO,
             record_at: Instant::ZERO,
+            windows: recording::Windows::default(),
             recording: Recording { links, ..Recording::default() },
         })
     }
@@ -221,6 +226,7 @@ impl Simulation {
                 .filter(|at| self.path_control.standing(self.now.max(*at), self.first, &self.tried).is_some()),
             self.path_control.queries_subflows().then_some(self.observe_at),
             self.records_subflows().then_some(self.record_at),
+            self.records_windows().then(|| self.windows.end()),
         ];
         times.into_iter().flatten().min()
     }
@@ -244,10 +250,7 @@ impl Simulation {
         }
         self.advance_traffic(queries);
         self.apply_commands();
-        if self.records_subflows() && self.record_at <= now {
-            self.record_at = now + RECORD_PERIOD;
-            self.record_subflows();
-        }
+        self.record();
         self.transmit();
         // A packet that is sent when a link changes still uses the old parameters.
         while let Some(event) = self.world.poll(now) {
@@ -365,35 +368,5 @@ impl Simulation {
                 self.server.set_order(&steering.order);
             }
         }
-    }
-
-    /// A connection inside the tunnel has no path.
-    fn records_subflows(&self) -> bool {
-        self.detail.tcp_info && self.tunnel.is_none()
-    }
-
-    fn record_subflows(&mut self) {
-        let t_ns = self.now.as_nanos();
-        let micros = |duration: Duration| duration.as_micros() as u32;
-        let rows = self.vehicle.subflows().map(|SubflowInfo { path, port, number, transport: info, .. }| TcpInfoRow {
-            t_ns,
-            path,
-            subflow: Some(number),
-            local: SocketAddr::from((vehicle_address(usize::from(path.0)), port)).to_string(),
-            remote: info.peer.to_string(),
-            token: info.token,
-            backup: info.backup,
-            rtt_us: micros(info.rtt),
-            rttvar_us: micros(info.rttvar),
-            cwnd: info.cwnd,
-            unacked: info.unacked,
-            lost: info.lost,
-            total_retrans: info.retransmitted,
-            bytes_acked: info.bytes_acked,
-            bytes_received: info.bytes_received,
-            notsent_bytes: info.notsent_bytes,
-            delivery_rate_bit_s: info.delivery_bit_s.unwrap_or_default(),
-        });
-        self.recording.tcp_info.extend(rows);
     }
 }

@@ -11,7 +11,9 @@ use crosslane_core::path::{PathId, Sample, SampleKind, Signal};
 use crosslane_core::time::Instant;
 
 use super::agent_driver::AgentDriver;
+use super::recording::Windows;
 use super::slots::{SlotChange, SlotOutput, Slots};
+use crate::record::rows::WindowRow;
 use crate::transport::{Endpoint, KernelPathManager};
 
 pub(super) struct PathControl {
@@ -100,6 +102,16 @@ impl PathControl {
     /// The unit of a path answered a probe.
     pub(super) fn on_answer(&mut self, now: Instant, path: PathId) {
         self.slots.on_answer(now, path);
+    }
+
+    pub(super) fn has_agent(&self) -> bool {
+        self.driver().is_some()
+    }
+
+    /// Ends a window of the agent's paths; none without an agent.
+    pub(super) fn windows(&self, now: Instant, windows: &mut Windows, delivered_bytes: u64) -> Vec<WindowRow> {
+        let rows = |driver: &AgentDriver| windows.note(now, driver, delivered_bytes);
+        self.driver().map(rows).unwrap_or_default()
     }
 
     /// Limit of the bytes that the sender has written and not acknowledged, if any.

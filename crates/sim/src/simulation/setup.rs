@@ -79,16 +79,13 @@ fn controller(
         }
         Base::Tunnel => {
             let TunnelParams { steer, .. } = parameters(scenario, strategy)?;
-            let steering =
-                Strategy { name: steer.0.name.into(), base: Base::Agent(steer.0), parameters: toml::Table::new() };
-            controller(scenario, &steering, seed, vec![scheduler(scenario)])
+            controller(scenario, &strategy.steering(steer.0), seed, vec![scheduler(scenario)])
         }
         Base::Vxlan | Base::WireguardGo => {
             Err(rejected(scenario, strategy, &"the simulator does not have this strategy"))
         }
         Base::Agent(entry) => {
-            let read = entry.read(base::values(&strategy.parameters));
-            let strategy = read.map_err(|fault| rejected(scenario, strategy, &fault))?;
+            let strategy = scenario.agent_strategy(entry, strategy)?;
             let agent = Agent::new(&specs, &ranks, scenario.service.mode, strategy, actuators);
             Ok(Controller::Agent(AgentDriver::new(agent, all(), paths)))
         }

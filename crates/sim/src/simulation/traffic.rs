@@ -68,6 +68,15 @@ impl Traffic {
         }
     }
 
+    /// Bytes of the connection that the receiver's application has read, of both ends if it answers.
+    pub(super) fn delivered(&self, (vehicle, server): (&Endpoint, &Endpoint)) -> u64 {
+        match (self.echo.is_some(), self.sender) {
+            (true, _) => vehicle.delivered() + server.delivered(),
+            (false, Direction::Up) => server.delivered(),
+            (false, Direction::Down) => vehicle.delivered(),
+        }
+    }
+
     /// A writer that waits for the socket needs no timer: the events of the
     /// connection wake it.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {

@@ -2,7 +2,7 @@ use super::*;
 use crate::allocate::Latest;
 use crate::assess::throughput::History;
 use crate::assess::throughput::tests::{history, history_after};
-use crate::path::PathState;
+use crate::path::{PathState, Rat};
 
 /// Step of a transfer: the interval at which an agent receives acknowledgements.
 const STEP_S: f64 = 0.01;
@@ -35,6 +35,7 @@ fn carry(rates: &[f64], unit_costs: &[f64], size: f64, deadline_s: f64) -> (Vec<
         }
         let inputs: Vec<PathInput> = states.iter().zip(0..).map(|(&was, rank)| input(rank, was)).collect();
         let supply = inputs.iter().zip(&histories).map(|(&input, history)| PathSupply {
+            rat: Rat::Lte,
             input,
             history: Some(history),
             latest: &LATEST,
@@ -119,6 +120,7 @@ fn first_admission(rates: [f64; 2], size: u64) -> Option<Admission> {
     let histories = rates.map(|rate| history(&[rate], 100));
     let mut deadline = Deadline::new(Params::default());
     let supply = [0, 1].map(|place| PathSupply {
+        rat: Rat::Lte,
         input: input(place as u8, PathState::Active),
         history: histories.get(place),
         latest: &LATEST,
@@ -140,8 +142,12 @@ fn feasibility_is_reported_before_an_object_begins() {
 #[test]
 fn unknown_paths_give_no_prediction_and_the_cheapest_is_used_first() {
     let mut deadline = Deadline::new(Params::default());
-    let supply =
-        [0, 1].map(|rank| PathSupply { input: input(rank, PathState::Backup), history: None, latest: &LATEST });
+    let supply = [0, 1].map(|rank| PathSupply {
+        rat: Rat::Lte,
+        input: input(rank, PathState::Backup),
+        history: None,
+        latest: &LATEST,
+    });
     deadline.on_demand(Instant::ZERO, &demand(10_000_000, 0, 10_000, &[1.0, 5.0]), &supply);
     assert_eq!(deadline.poll_admission().and_then(|a| a.can_be_met()), None);
     let inputs = supply.map(|supply| supply.input);
@@ -154,8 +160,12 @@ fn unknown_paths_give_no_prediction_and_the_cheapest_is_used_first() {
 fn objects_due_earlier_come_first_in_the_shortage() {
     let fast = history(&[1e6], 100);
     let mut deadline = Deadline::new(Params::default());
-    let supply =
-        [0, 1].map(|rank| PathSupply { input: input(rank, PathState::Backup), history: Some(&fast), latest: &LATEST });
+    let supply = [0, 1].map(|rank| PathSupply {
+        rat: Rat::Lte,
+        input: input(rank, PathState::Backup),
+        history: Some(&fast),
+        latest: &LATEST,
+    });
     let object = |number, size_bytes, due_ms| Object {
         number,
         size_bytes,
@@ -184,8 +194,12 @@ fn a_path_that_delays_the_others_is_closed_and_then_opened_again() {
             history_after(step, |_| 20_000, |step| u32::from(step % 60 < 30) * 200),
         ];
         let inputs = [0, 1].map(|place| input(place as u8, states[place]));
-        let supply =
-            [0, 1].map(|place| PathSupply { input: inputs[place], history: histories.get(place), latest: &LATEST });
+        let supply = [0, 1].map(|place| PathSupply {
+            rat: Rat::Lte,
+            input: inputs[place],
+            history: histories.get(place),
+            latest: &LATEST,
+        });
         deadline.on_demand(Instant::from_millis(step * 10), &demand(100_000_000, 0, 10_000, &[1.0, 5.0]), &supply);
         states = deadline.allocate(&inputs).states().to_vec();
         assert_eq!(states[1], PathState::Active);
@@ -204,6 +218,7 @@ fn an_object_submitted_before_any_path_is_known_gets_its_prediction_later() {
     for step in 0..5 {
         let known = |place: usize| rates.get(place).filter(|_| step >= 2);
         let supply = [0, 1].map(|place| PathSupply {
+            rat: Rat::Lte,
             input: input(place as u8, PathState::Active),
             history: known(place),
             latest: &LATEST,

@@ -1,6 +1,6 @@
 use super::*;
 use crate::assess::Belief::{Fading, Good, Stalled, Unknown};
-use crate::path::{Signal, Transport};
+use crate::path::{Rat, Signal, Transport};
 use PathState::{Active, Backup, Closed};
 
 const RTT: Duration = Duration::from_millis(20);
@@ -43,7 +43,7 @@ impl Paths {
             .inputs
             .iter()
             .zip(&self.latest)
-            .map(|(&input, latest)| PathSupply { input, history: None, latest })
+            .map(|(&input, latest)| PathSupply { rat: Rat::Lte, input, history: None, latest })
             .collect();
         self.allocator.review(Instant::from_millis(ms), &supplies);
         let states = self.allocator.allocate(&self.inputs).states().to_vec();
@@ -98,7 +98,12 @@ fn a_change_of_signal_alone_is_a_reason() {
     paths.at(0);
     paths.hear(100, 1, Good, -66.5);
     paths.prove(100);
-    let supply = |place: usize| PathSupply { input: paths.inputs[place], history: None, latest: &paths.latest[place] };
+    let supply = |place: usize| PathSupply {
+        rat: Rat::Lte,
+        input: paths.inputs[place],
+        history: None,
+        latest: &paths.latest[place],
+    };
     let supplies: Vec<PathSupply> = (0..4).map(supply).collect();
     let reason = paths.allocator.review(Instant::from_millis(100), &supplies);
     assert_eq!(reason.map(|reason| reason.rule), Some("radio.signal"));

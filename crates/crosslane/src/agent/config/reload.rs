@@ -40,10 +40,12 @@ impl Config {
         for key in &changed {
             take_over(&mut merged, &new.tables, key);
         }
-        let config = from_table(&attempt, &merged).map_err(|fault| {
+        let mut config = from_table(&attempt, &merged).map_err(|fault| {
             let keys = needs_restart.join(", ");
             if keys.is_empty() { fault } else { fault.with_remedy(format!("restart the agent for {keys}")) }
         })?;
+        // With its tree, which a table does not have.
+        config.strategy.clone_from(&self.strategy);
         Ok(Reloaded { config, changed, needs_restart })
     }
 }

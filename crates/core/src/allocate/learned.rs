@@ -1,0 +1,220 @@
+//! `threshold`'s states, with an order of the good paths by a learned tree (Liao et al. 2020, *Cross-layer Path
+//! Selection in Multi-path Transport Protocol for Mobile Devices*, figure 5).
+//!
+//! At the end of each window the tree is asked for each pair of good paths which of the two is to be
+//! first. Where it cannot say, the rule applies: the user's order. An order stands for a least time.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::one_of_radio::OneOfRadio;
+use super::{Allocator, PathInput, PathSupply, one_of_radio};
+use crate::assess::{Belief, Reason};
+use crate::path::PathId;
+use crate::time::{Duration, Instant};
+use crate::wanted::Wanted;
+use features::{Feature, Meter, Values, WINDOW};
+use tree::{Answer, Tree};
+
+pub mod features;
+pub mod tree;
+
+/// Which pairs of paths a tree was trained for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pairs {
+    /// A path to a roadside unit or access point as `a`, and a cellular one as `b`.
+    WifiAndCellular,
+    /// Any two; each may be `a`.
+    Any,
+}
+
+/// Parameters of [`Learned`].
+#[derive(Clone, Copy, Debug)]
+pub struct Params {
+    /// The pairs of the tree.
+    pub pairs: Pairs,
+    /// How long an order stands at least.
+    pub hold: Duration,
+    /// Least share of the training windows in a leaf that agree (0.5 to 1); else the rule applies.
+    pub confidence: f64,
+    /// Those of `threshold`.
+    pub rule: one_of_radio::Params,
+}
+
+/// The allocator.
+#[derive(Clone, Debug)]
+pub struct Learned {
+    params: Params,
+    tree: Option<Arc<Tree>>,
+    rule: OneOfRadio,
+    meters: Vec<Meter>,
+    /// End of the present window.
+    window_end: Instant,
+    /// The order by the tree; empty: the user's.
+    order: Vec<PathId>,
+    /// When the order changed.
+    since: Option<Instant>,
+}
+
+/// Why the tree does not say which path is to be first.
+enum Undecided {
+    /// Fewer than two paths are good: there is nothing to decide.
+    NoChoice,
+    /// The paths are not those that the tree is for.
+    OtherPaths,
+    Unknown(Feature, [PathId; 2]),
+    Unsure(f64),
+}
+
+/// An order, with the values by which its first two paths were compared.
+struct Decided {
+    order: Vec<PathId>,
+    values: [Values; 2],
+    answer: Answer,
+}
+
+/// A good path with its values.
+type Candidate = (PathId, Values);
+
+impl Learned {
+    /// An allocator without paths; without a tree only the rule applies.
+    pub fn new(params: Params, tree: Option<Arc<Tree>>) -> Learned {
+        let (rule, meters, order) = (OneOfRadio::new(params.rule), Vec::new(), Vec::new());
+        Learned { params, tree, rule, meters, window_end: Instant::ZERO, order, since: None }
+    }
+
+    fn decide(&self, tree: &Tree, paths: &[PathSupply], values: &[Values]) -> Result<Decided, Undecided> {
+        let supplies = paths.iter().zip(values).enumerate();
+        let good = supplies.filter(|(_, (path, _))| path.input.belief == Belief::Good);
+        let mut candidates: Vec<Candidate> = good.map(|(place, (_, values))| (PathId(place as u8), *values)).collect();
+        let is_cellular = |candidate: &Candidate| paths[usize::from(candidate.0.0)].rat.is_cellular();
+        if candidates.len() < 2 {
+            return Err(Undecided::NoChoice);
+        }
+        let scores = match self.params.pairs {
+            Pairs::WifiAndCellular => {
+                candidates.sort_by_key(is_cellular);
+                if candidates.len() > 2 || is_cellular(&candidates[0]) || !is_cellular(&candidates[1]) {
+                    return Err(Undecided::OtherPaths);
+                }
+                let first = ask(tree, &candidates[0], &candidates[1])?.a_first;
+                [first, 1.0 - first].into()
+            }
+            Pairs::Any => scores(tree, &candidates)?,
+        };
+        let rank = |place: usize| paths[usize::from(candidates[place].0.0)].input.rank;
+        let mut places: Vec<usize> = (0..candidates.len()).collect();
+        places.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(rank(*a).cmp(&rank(*b))));
+        let [first, second] = [places[0], places[1]];
+        let lead = match self.params.pairs {
+            Pairs::WifiAndCellular => scores[first],
+            Pairs::Any => agreement(tree, &candidates[first], &candidates[second])?,
+        };
+        if lead < self.params.confidence {
+            return Err(Undecided::Unsure(lead));
+        }
+        // The tree of a Wi-Fi and a cellular path has them as `a` and `b`, whichever is first.
+        let [a, b] = if self.params.pairs == Pairs::Any { [first, second] } else { [0, 1] };
+        let answer = ask(tree, &candidates[a], &candidates[b])?;
+        let order = places.iter().map(|place| candidates[*place].0).collect();
+        Ok(Decided { order, values: [candidates[a].1, candidates[b].1], answer })
+    }
+
+    fn reason(&self, tree: &Tree, decided: &Decided) -> Reason {
+        let Decided { order, values: [a, b], answer } = decided;
+        let step = |step: tree::Step| {
+            let sign = if step.is_yes { "≤" } else { ">" };
+            format!("{} {:.4} {sign} {:.4}", step.feature.name(), step.feature.value(a, b), step.at_most)
+        };
+        let steps: Vec<String> = tree.way(answer).map(step).collect();
+        let way = if steps.is_empty() { "it asks nothing".into() } else { steps.join(", ") };
+        let names: Vec<String> = order.iter().map(|path| path.0.to_string()).collect();
+        let text = format!("the tree puts the paths in the order {}: {way}", names.join(", "));
+        Reason { rule: "learned.tree", text, inputs: [("a_first", answer.a_first)].into() }
+    }
+}
+
+/// Which of two paths is to be first.
+fn ask(tree: &Tree, a: &Candidate, b: &Candidate) -> Result<Answer, Undecided> {
+    tree.ask(&a.1, &b.1).map_err(|feature| Undecided::Unknown(feature, [a.0, b.0]))
+}
+
+/// How sure the tree is that `a` is to be first, whichever of the two it is asked for.
+fn agreement(tree: &Tree, a: &Candidate, b: &Candidate) -> Result<f64, Undecided> {
+    Ok((ask(tree, a, b)?.a_first + 1.0 - ask(tree, b, a)?.a_first) / 2.0)
+}
+
+/// For each path how sure the tree is that it is to be before each other one, summed.
+fn scores(tree: &Tree, candidates: &[Candidate]) -> Result<Vec<f64>, Undecided> {
+    let others = |path: &Candidate| {
+        let id = path.0;
+        candidates.iter().filter(move |other| other.0 != id)
+    };
+    candidates.iter().map(|path| others(path).map(|other| agreement(tree, path, other)).sum()).collect()
+}
+
+impl Undecided {
+    fn reason(&self) -> Reason {
+        let why = match self {
+            Undecided::NoChoice => "fewer than two paths are good".into(),
+            Undecided::OtherPaths => "the tree is for one Wi-Fi and one cellular path".into(),
+            Undecided::Unknown(feature, [a, b]) => {
+                format!(
+                    "{} is unknown, stale or impossible, with a = path {} and b = path {}",
+                    feature.name(),
+                    a.0,
+                    b.0
+                )
+            }
+            Undecided::Unsure(lead) => format!("only {:.0} % of the training windows of its leaf agree", lead * 100.0),
+        };
+        Reason::plain("learned.rule", format!("the rule of `threshold` applies, since {why}"))
+    }
+}
+
+impl Allocator for Learned {
+    /// The rule's states for the user's preference or, if there is one, the order of the tree.
+    fn allocate(&mut self, paths: &[PathInput]) -> Wanted {
+        let rank = |place: usize| self.order.iter().position(|path| usize::from(path.0) == place);
+        let last = |rank: u8| rank.saturating_add(self.order.len() as u8);
+        let ranked = paths.iter().enumerate().map(|(place, path)| PathInput {
+            rank: rank(place).map_or_else(|| last(path.rank), |rank| rank as u8),
+            ..*path
+        });
+        let ranked: Vec<PathInput> = ranked.collect();
+        self.rule.allocate(&ranked).with_order(self.order.clone())
+    }
+
+    fn review(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Reason> {
+        let of_rule = self.rule.review(now, paths);
+        let Some(tree) = self.tree.clone().filter(|_| now >= self.window_end) else { return of_rule };
+        self.window_end = window_end(now);
+        self.meters.resize_with(paths.len(), Meter::default);
+        let meters = self.meters.iter_mut().zip(paths);
+        let values: Vec<Values> = meters.map(|(meter, path)| meter.end_window(now, path.latest)).collect();
+        let (order, reason) = match self.decide(&tree, paths, &values) {
+            Err(Undecided::NoChoice) => return of_rule,
+            Ok(decided) if decided.order == self.order => return of_rule,
+            Ok(decided) => (decided.order.clone(), self.reason(&tree, &decided)),
+            Err(undecided) => (Vec::new(), undecided.reason()),
+        };
+        if order == self.order || self.since.is_some_and(|since| now < since + self.params.hold) {
+            return of_rule;
+        }
+        (self.order, self.since) = (order, Some(now));
+        Some(reason)
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        let window = self.tree.as_ref().map(|_| self.window_end);
+        self.rule.next_wakeup().into_iter().chain(window).min()
+    }
+}
+
+/// End of the window that contains `now`; windows begin at multiples of their duration.
+pub fn window_end(now: Instant) -> Instant {
+    let windows = now.as_nanos() / WINDOW.as_nanos() as u64 + 1;
+    Instant::from_nanos(windows * WINDOW.as_nanos() as u64)
+}

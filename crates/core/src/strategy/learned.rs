@@ -1,0 +1,103 @@
+//! `threshold`, with the paths in the order of a learned tree: which path of any two is to be first.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::{Entry, Strategy, threshold};
+use crate::allocate::learned::tree::Tree;
+use crate::allocate::learned::{self, Learned, Pairs};
+use crate::allocate::{Allocator, Mode};
+use crate::assess::Assessor;
+use crate::path::PathSpec;
+use crate::time::Duration;
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new::<Params>("learned", "`threshold`, with the paths in the order of a learned tree");
+
+crate::parameters! {
+    /// Parameters of the strategy `learned`.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Params {
+        /// Name of the tree's file (`docs/reference/tree.md`), relative to the file that names it; unset: as
+        /// `threshold`.
+        tree: Option<String> = None;
+        /// How long an order stands at least.
+        hold_ms: u32 = 1000, "ms", 0.0 to 3600e3;
+        /// Least share of the training windows in a leaf that agree; below it the user's order applies.
+        confidence: f64 = 0.6, "", 0.5 to 1.0;
+    }
+}
+
+impl Params {
+    fn settings(&self) -> Settings {
+        let Params { hold_ms, confidence, .. } = *self;
+        Settings { name: ENTRY.name, pairs: Pairs::Any, hold_ms, confidence }
+    }
+}
+
+impl Strategy for Params {
+    fn assessors(&self, path: &PathSpec) -> Vec<Box<dyn Assessor + Send>> {
+        threshold::Params::default().assessors(path)
+    }
+
+    fn allocator(&self, mode: Mode) -> Box<dyn Allocator + Send> {
+        self.settings().allocator(mode, None)
+    }
+
+    fn tree_file(&self) -> Option<&str> {
+        self.tree.as_deref()
+    }
+
+    fn with_tree(&self, tree: Tree) -> Result<Arc<dyn Strategy>, String> {
+        self.settings().with(tree)
+    }
+}
+
+/// What differs between the strategies with a tree.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) name: &'static str,
+    pub(super) pairs: Pairs,
+    pub(super) hold_ms: u32,
+    pub(super) confidence: f64,
+}
+
+impl Settings {
+    pub(super) fn allocator(&self, mode: Mode, tree: Option<Arc<Tree>>) -> Box<dyn Allocator + Send> {
+        let Settings { pairs, confidence, hold_ms, .. } = *self;
+        let rule = threshold::Params::default().one_of_radio(mode);
+        let hold = Duration::from_millis(hold_ms.into());
+        Box::new(Learned::new(learned::Params { pairs, hold, confidence, rule }, tree))
+    }
+
+    /// The strategy with its tree.
+    ///
+    /// # Errors
+    /// The tree is for another strategy.
+    pub(super) fn with(self, tree: Tree) -> Result<Arc<dyn Strategy>, String> {
+        match tree.strategy() == self.name {
+            true => Ok(Arc::new(Trained { settings: self, tree: Arc::new(tree) })),
+            false => Err(format!("the tree is for strategy {:?}, and this is `{}`", tree.strategy(), self.name)),
+        }
+    }
+}
+
+/// A strategy that has its tree.
+#[derive(Debug)]
+struct Trained {
+    settings: Settings,
+    tree: Arc<Tree>,
+}
+
+impl Strategy for Trained {
+    fn assessors(&self, path: &PathSpec) -> Vec<Box<dyn Assessor + Send>> {
+        threshold::Params::default().assessors(path)
+    }
+
+    fn allocator(&self, mode: Mode) -> Box<dyn Allocator + Send> {
+        self.settings.allocator(mode, Some(self.tree.clone()))
+    }
+}

@@ -1,0 +1,55 @@
+//! Liao et al. 2020, *Cross-layer Path Selection in Multi-path Transport Protocol for Mobile Devices* (SmartPS): a
+//! learned tree says whether Wi-Fi or the cellular network is first.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::learned::Settings;
+use super::{Entry, Strategy, threshold};
+use crate::allocate::learned::Pairs;
+use crate::allocate::learned::tree::Tree;
+use crate::allocate::{Allocator, Mode};
+use crate::assess::Assessor;
+use crate::path::PathSpec;
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry =
+    Entry::new::<Params>("smartps", "Wi-Fi or cellular first, by a learned tree (Liao et al. 2020)");
+
+crate::parameters! {
+    /// Parameters that the paper leaves open.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Params {
+        /// Name of the tree's file (`docs/reference/tree.md`), relative to the file that names it; unset: as
+        /// `threshold`.
+        tree: Option<String> = None;
+        /// How long an order stands at least; 0: until the next window of 250 ms.
+        hold_ms: u32 = 0, "ms", 0.0 to 3600e3;
+    }
+}
+
+impl Params {
+    fn settings(&self) -> Settings {
+        Settings { name: ENTRY.name, pairs: Pairs::WifiAndCellular, hold_ms: self.hold_ms, confidence: 0.5 }
+    }
+}
+
+impl Strategy for Params {
+    fn assessors(&self, path: &PathSpec) -> Vec<Box<dyn Assessor + Send>> {
+        threshold::Params::default().assessors(path)
+    }
+
+    fn allocator(&self, mode: Mode) -> Box<dyn Allocator + Send> {
+        self.settings().allocator(mode, None)
+    }
+
+    fn tree_file(&self) -> Option<&str> {
+        self.tree.as_deref()
+    }
+
+    fn with_tree(&self, tree: Tree) -> Result<Arc<dyn Strategy>, String> {
+        self.settings().with(tree)
+    }
+}

@@ -1,0 +1,210 @@
+//! The strategies with a learned tree, through the agent.
+
+use crosslane_core::agent::{Agent, Input, Output};
+use crosslane_core::allocate::Mode;
+use crosslane_core::allocate::learned::tree::Tree;
+use crosslane_core::assess::Reason;
+use crosslane_core::engine::Engine;
+use crosslane_core::path::{PathId, PathSpec, Rat, Sample, SampleKind, Signal, Transport};
+use crosslane_core::strategy::{Strategy, learned, smartps};
+use crosslane_core::time::{Duration, Instant};
+
+/// A subflow that has sent nothing.
+const IDLE: Transport = Transport {
+    token: 1,
+    peer: Transport::NO_PEER,
+    accepted: false,
+    backup: false,
+    rtt: Duration::ZERO,
+    rttvar: Duration::ZERO,
+    unacked: 0,
+    delivered: 0,
+    bytes_acked: 0,
+    notsent_bytes: 0,
+    bytes_received: 0,
+    lost: 0,
+    retransmitted: 0,
+    cwnd: 10,
+    min_rtt: None,
+    delivery_bit_s: None,
+};
+
+fn tree(strategy: &str, nodes: &str) -> Result<Tree, serde_json::Error> {
+    serde_json::from_str(&format!(
+        r#"{{"format": "crosslane-tree", "version": 1, "strategy": "{strategy}", "trained": {{"drives": 3}}, "nodes": [{nodes}]}}"#
+    ))
+}
+
+/// Wi-Fi is first above −70 dBm.
+const BY_SIGNAL: &str =
+    r#"{"feature": "a.signal_dbm", "at_most": -70.0, "yes": 1, "no": 2}, {"a_first": 0.1}, {"a_first": 0.9}"#;
+/// The path with the shorter RTT is first.
+const BY_RTT: &str =
+    r#"{"feature": "a-b.rtt_ms", "at_most": 0.0, "yes": 1, "no": 2}, {"a_first": 0.9}, {"a_first": 0.1}"#;
+
+struct Testbed {
+    agent: Agent,
+    now: Instant,
+    orders: Vec<(u64, Vec<u8>, Reason)>,
+}
+
+impl Testbed {
+    fn new(strategy: &dyn Strategy, tree: Tree, rats: &[Rat], mode: Mode) -> Testbed {
+        let spec = |(place, rat): (usize, &Rat)| PathSpec {
+            name: place.to_string(),
+            rat: *rat,
+            local: None,
+            if_index: 0,
+            radio: None,
+        };
+        let paths: Vec<PathSpec> = rats.iter().enumerate().map(spec).collect();
+        let ranks: Vec<u8> = (0..rats.len() as u8).collect();
+        let strategy = strategy.with_tree(tree).expect("a tree for this strategy");
+        let agent = Agent::new(&paths, &ranks, mode, strategy, Vec::new());
+        Testbed { agent, now: Instant::ZERO, orders: Vec::new() }
+    }
+
+    /// Passes samples of each path every 50 ms: its signal, in dBm, if it has one, and its RTT, in ms.
+    fn run(&mut self, ms: u64, paths: &[(Option<f32>, u64)]) {
+        for _ in 0..ms / 50 {
+            self.now = self.now + Duration::from_millis(50);
+            for (place, (dbm, rtt_ms)) in paths.iter().enumerate() {
+                let signal = dbm.map(|rssi_dbm| SampleKind::Signal(Signal { rssi_dbm, ..Signal::default() }));
+                let transport = Transport { rtt: Duration::from_millis(*rtt_ms), ..IDLE };
+                let is_first = self.now == Instant::from_millis(50);
+                let up = is_first.then_some(SampleKind::Link { up: true });
+                let kinds = [up, signal, Some(SampleKind::Transport(transport))];
+                for kind in kinds.into_iter().flatten() {
+                    self.agent.handle(self.now, Input::Sample(Sample { path: PathId(place as u8), kind }));
+                }
+            }
+            while let Some(output) = self.agent.poll(self.now) {
+                if let Output::Order { order, reason } = output {
+                    let ms = self.now.as_nanos() / 1_000_000;
+                    self.orders.push((ms, order.iter().map(|path| path.0).collect(), reason));
+                }
+            }
+        }
+    }
+
+    fn last(&self) -> (u64, &[u8], &'static str) {
+        self.orders.last().map_or((0, &[], ""), |(ms, order, reason)| (*ms, order, reason.rule))
+    }
+}
+
+#[test]
+fn the_order_follows_the_tree_at_the_end_of_a_window_and_its_reason_is_the_way_to_the_leaf() {
+    let by_signal = tree("smartps", BY_SIGNAL).expect("a tree");
+    let mut testbed = Testbed::new(&smartps::Params::default(), by_signal, &[Rat::Lte, Rat::Wifi], Mode::Aggregate);
+    testbed.run(1_000, &[(None, 30), (Some(-60.0), 30)]);
+    assert_eq!(testbed.last().1, [1, 0], "{:?}", testbed.orders);
+    testbed.run(250, &[(None, 30), (Some(-71.5), 30)]);
+    let (_, order, reason) = testbed.orders.last().expect("an order");
+    assert_eq!((&**order, reason.rule, &*reason.inputs), (&[0, 1][..], "learned.tree", &[("a_first", 0.1)][..]));
+    assert_eq!(reason.text, "the tree puts the paths in the order 0, 1: a.signal_dbm -71.5000 ≤ -70.0000");
+}
+
+#[test]
+fn an_order_stands_for_its_least_time() {
+    let by_rtt = tree("learned", BY_RTT).expect("a tree");
+    let mut testbed = Testbed::new(&learned::Params::default(), by_rtt, &[Rat::Lte, Rat::Nr], Mode::Aggregate);
+    testbed.run(500, &[(None, 30), (None, 20)]);
+    let (first, order, _) = testbed.last();
+    assert_eq!(order, [1, 0]);
+    testbed.run(2_000, &[(None, 20), (None, 30)]);
+    let (second, order, _) = testbed.last();
+    assert_eq!(order, [0, 1]);
+    assert!((first + 1_000..=first + 1_250).contains(&second), "{first} {second}");
+}
+
+#[test]
+fn any_number_of_paths_is_ranked_by_one_tree() {
+    let by_rtt = tree("learned", BY_RTT).expect("a tree");
+    let rats = [Rat::Lte, Rat::Nr, Rat::Wifi, Rat::Lte];
+    let mut testbed = Testbed::new(&learned::Params::default(), by_rtt, &rats, Mode::Aggregate);
+    testbed.run(1_500, &[(None, 40), (None, 10), (Some(-50.0), 30), (None, 20)]);
+    assert_eq!(testbed.last().1, [1, 3, 2, 0], "{:?}", testbed.orders);
+}
+
+#[test]
+fn what_the_tree_cannot_say_is_left_to_the_rule_and_reported() {
+    let rats = [Rat::Wifi, Rat::Lte];
+    let by_signal = tree("smartps", BY_SIGNAL).expect("a tree");
+    let mut testbed = Testbed::new(&smartps::Params::default(), by_signal, &rats, Mode::Aggregate);
+    testbed.run(1_000, &[(Some(-60.0), 30), (None, 30)]);
+    assert_eq!(testbed.last().1, [0, 1]);
+    testbed.run(500, &[(Some(-60.0), 30), (None, 0)]);
+    assert_eq!(testbed.last().1, [0, 1], "the tree does not ask for what is unknown");
+
+    let unsure = BY_RTT.replace("0.9", "0.55");
+    let tree = tree("learned", &unsure).expect("a tree");
+    let mut testbed = Testbed::new(&learned::Params::default(), tree, &rats, Mode::Aggregate);
+    testbed.run(1_000, &[(Some(-60.0), 40), (None, 30)]);
+    assert_eq!(testbed.last().1, [1, 0]);
+    testbed.run(2_000, &[(Some(-60.0), 30), (None, 0)]);
+    let (_, order, reason) = testbed.orders.last().expect("an order");
+    assert_eq!((order.len(), reason.rule), (0, "learned.rule"));
+    assert_eq!(
+        reason.text,
+        "the rule of `threshold` applies, since a-b.rtt_ms is unknown, stale or impossible, with a = path 0 and b = path 1"
+    );
+}
+
+#[test]
+fn a_leaf_that_is_not_sure_is_left_to_the_rule() {
+    let tree = tree("learned", r#"{"a_first": 0.55}"#).expect("a tree");
+    let mut testbed = Testbed::new(&learned::Params::default(), tree, &[Rat::Wifi, Rat::Lte], Mode::Aggregate);
+    testbed.run(2_000, &[(Some(-60.0), 40), (None, 30)]);
+    assert!(testbed.orders.is_empty(), "the order is the user's from the start");
+}
+
+#[test]
+fn in_backup_mode_the_first_path_of_the_order_carries() {
+    let by_rtt = tree("learned", BY_RTT).expect("a tree");
+    let mut testbed = Testbed::new(&learned::Params::default(), by_rtt, &[Rat::Lte, Rat::Nr], Mode::Backup);
+    let states = |testbed: &Testbed| -> Vec<_> { testbed.agent.paths().map(|(_, _, state)| state.name()).collect() };
+    testbed.run(1_500, &[(None, 30), (None, 20)]);
+    assert_eq!(states(&testbed), ["backup", "active"]);
+    testbed.run(1_500, &[(None, 30), (None, 40)]);
+    assert_eq!(states(&testbed), ["active", "backup"]);
+}
+
+#[test]
+fn a_tree_is_for_one_strategy() {
+    let wrong = smartps::Params::default().with_tree(tree("learned", BY_RTT).expect("a tree")).map(drop);
+    assert_eq!(wrong, Err("the tree is for strategy \"learned\", and this is `smartps`".into()));
+}
+
+#[test]
+fn each_way_in_which_a_file_is_no_tree_has_one_sentence() {
+    let question = |feature: &str, yes: u16, no: u16| {
+        format!(r#"{{"feature": "{feature}", "at_most": 1.0, "yes": {yes}, "no": {no}}}"#)
+    };
+    let leaf = r#"{"a_first": 0.5}"#;
+    let chain = |questions: u16| {
+        let nodes = (0..questions).flat_map(|i| [question("a.loss", 2 * i + 1, 2 * i + 2), leaf.into()]);
+        nodes.chain([leaf.into()]).collect::<Vec<String>>().join(", ")
+    };
+    assert!(tree("learned", &chain(16)).is_ok());
+    let cases = [
+        (question("a.rtt", 1, 2), "node 0 asks for \"a.rtt\", and there is no such feature"),
+        (question("a.loss", 0, 1) + ", " + leaf, "node 0 leads to node 0, which is earlier or follows another node"),
+        (question("a.loss", 1, 1) + ", " + leaf, "node 0 leads to node 1, which is earlier or follows another node"),
+        (question("a.loss", 1, 2) + ", " + leaf, "node 0 leads to node 2, which does not exist"),
+        ([leaf; 2].join(", "), "no node leads to node 1"),
+        (chain(17), "node 32 is question 17 in a row, and 16 are possible"),
+        ([leaf; 2049].join(", "), "it has 2049 nodes, and 1 to 2048 are possible"),
+        (String::new(), "it has 0 nodes, and 1 to 2048 are possible"),
+        (r#"{"a_first": 1.5}"#.into(), "`a_first` of node 0 is 1.5, which is outside 0 to 1"),
+        (r#"{"at_most": 1.5}"#.into(), "node 0 has neither `a_first` nor `feature`, `at_most`, `yes` and `no`"),
+    ];
+    for (nodes, expected) in cases {
+        let error = tree("learned", &nodes).expect_err(expected).to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+    let version = r#"{"format": "crosslane-tree", "version": 2, "strategy": "learned", "nodes": [{"a_first": 0.5}]}"#;
+    let error = serde_json::from_str::<Tree>(version).expect_err("a version").to_string();
+    assert!(error.starts_with("this is version 2 of format \"crosslane-tree\", and version 1 of"), "{error}");
+    let cut = serde_json::from_str::<Tree>(&version[..60]).expect_err("cut short").to_string();
+    assert!(cut.starts_with("EOF while parsing"), "{cut}");
+}

@@ -1,0 +1,170 @@
+"""`crosslane-lab learn collect`: drives simulated with either path first, and one table of all their windows.
+
+A row is a window of 250 ms of one drive, with one send buffer and one order: what the agent measured of both paths
+in it, the goodput of the following window and the mean delay of the 64-kB blocks delivered in that one. Runs that
+exist are not made again.
+"""
+
+import argparse
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from crosslane_lab.errors import unreadable
+from crosslane_lab.learn import tree, write
+from crosslane_lab.learn.places import BUFFERS_KB, Drive, draw
+from crosslane_lab.runs.folder import RunFolder
+from crosslane_lab.runs.runner import Comparison, Runner
+
+WINDOW_NS = 250_000_000
+PATHS = ("wifi", "cellular")
+QUANTITIES = tree.QUANTITIES
+FIRST = {"WF": "wifi-first", "LF": "cellular-first"}
+"""The orders, by the names of the paper, with the strategies that have them."""
+DATA = "windows.parquet"
+
+
+def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser("collect", help="simulate drives with either path first", description=__doc__)
+    parser.add_argument("--drives", type=int, default=40, help="number of drives (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of the draws (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: %(default)s)")
+    program = Path("target/release/crosslane")
+    parser.add_argument("--program", type=Path, default=program, metavar="FILE", help="(default: %(default)s)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/learn"), metavar="DIR", help="(default: %(default)s)"
+    )
+    parser.set_defaults(act=_act)
+
+
+def _act(given: argparse.Namespace) -> None:
+    if given.drives < 1 or given.jobs < 1:
+        raise unreadable("the draws", "there is nothing to run", "give --drives and --jobs of at least 1")
+    root = given.out / "runs"
+    prepare(root, given.seed)
+    drives = draw(given.seed, given.drives)
+    Runner(given.program, root, parallel=given.jobs).run(plan(drives))
+    file = given.out / DATA
+    table(root, drives).write_parquet(file)
+    print(file)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A drive with a send buffer."""
+
+    drive: Drive
+    buffer_kb: int
+
+    @property
+    def name(self) -> str:
+        """Folder of its runs with either path first."""
+        return f"{self.drive.seed}/{self.drive.number}-{self.buffer_kb}"
+
+
+def cases(drives: list[Drive]) -> list[Case]:
+    """Each drive with each send buffer."""
+    return [Case(drive, buffer_kb) for drive in drives for buffer_kb in BUFFERS_KB]
+
+
+def prepare(root: Path, seed: int) -> None:
+    """Write the two trees that always say the same, beside the scenarios that name them."""
+    for name, a_first in (("wifi-first", 1.0), ("cellular-first", 0.0)):
+        content = tree.text("smartps", [{"a_first": a_first}], {})
+        file = root / "scenarios" / str(seed) / f"{name}.json"
+        if not file.is_file() or file.read_text(encoding="utf-8") != content:
+            write(file, content)
+
+
+def plan(drives: list[Drive]) -> Iterator[Comparison]:
+    """The runs: each drive with each send buffer, and with either path first."""
+    trees = {name: ("smartps", f"{name}.json") for name in FIRST.values()}
+    for case in cases(drives):
+        text = case.drive.scenario(case.buffer_kb, "priority", trees)
+        yield Comparison(case.name, text, tuple(trees), keep=("windows", "messages"))
+
+
+def table(root: Path, drives: list[Drive]) -> pl.DataFrame:
+    """The windows of all runs."""
+    return pl.concat(list(_tables(root, drives)))
+
+
+def _tables(root: Path, drives: list[Drive]) -> Iterator[pl.DataFrame]:
+    for case in cases(drives):
+        folder = RunFolder.open(root / case.name)
+        for run in folder.runs:
+            order = next(order for order, name in FIRST.items() if name == run.strategy)
+            drive = case.drive
+            yield windows(run.folder).with_columns(
+                drive=pl.lit(drive.number, pl.Int32),
+                kind=pl.lit(drive.kind),
+                wifi=pl.lit(f"{drive.band} GHz"),
+                cellular=pl.lit(drive.rat),
+                buffer_kb=pl.lit(case.buffer_kb, pl.Int32),
+                prio=pl.lit(order),
+            )
+
+
+def windows(run: Path) -> pl.DataFrame:
+    """A row per window of a run: the quantities of both paths at its end, goodput and delay of the one after it."""
+    try:
+        rows = pl.read_ipc(run / "windows.arrow")
+        messages = pl.read_ipc(run / "messages.arrow")
+    except OSError as error:
+        raise unreadable(
+            run, error.strerror or str(error), "make it again with `crosslane-lab learn collect`"
+        ) from error
+    missing = {"t_ns", "path", "delivered_bytes", *QUANTITIES} - set(rows.columns)
+    if missing:
+        remedy = "make it again with this version"
+        raise unreadable(run / "windows.arrow", f"the columns {', '.join(sorted(missing))} are missing", remedy)
+    wide = rows.select("t_ns", "delivered_bytes").unique().sort("t_ns")
+    for path in PATHS:
+        own = rows.filter(pl.col("path") == path).drop("delivered_bytes", "path")
+        wide = wide.join(own.rename({name: f"{path}_{name}" for name in QUANTITIES}), on="t_ns", how="left")
+    received = messages.filter(pl.col("received_ns").is_not_null())
+    delays = (
+        received.select(
+            t_ns=pl.col("received_ns") // WINDOW_NS * WINDOW_NS,
+            delay_ms=(pl.col("received_ns") - pl.col("sent_ns")).cast(pl.Float64) / 1e6,
+        )
+        .group_by("t_ns")
+        .agg(delay_ms=pl.col("delay_ms").mean().cast(pl.Float32))
+    )
+    after = pl.col("delivered_bytes").shift(-1).cast(pl.Int64) - pl.col("delivered_bytes").cast(pl.Int64)
+    goodput = (after * 8 / (WINDOW_NS / 1e3)).cast(pl.Float32)
+    joined = wide.with_columns(goodput_mbit_s=goodput).join(delays, on="t_ns", how="left")
+    return joined.drop("delivered_bytes").drop_nulls("goodput_mbit_s").sort("t_ns")
+
+
+def read(file: Path) -> pl.DataFrame:
+    """A table that `collect` made; raises `LabError` if columns are missing or values impossible."""
+    try:
+        frame = pl.read_parquet(file)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        cause = str(error).splitlines()[0]
+        raise unreadable(file, cause, "make it with `crosslane-lab learn collect`") from error
+    names = [f"{path}_{name}" for path in PATHS for name in QUANTITIES]
+    missing = {*names, "t_ns", "drive", "buffer_kb", "prio", "goodput_mbit_s", "delay_ms"} - set(frame.columns)
+    if missing:
+        cause = f"the columns {', '.join(sorted(missing))} are missing"
+        raise unreadable(file, cause, "make it with `crosslane-lab learn collect`")
+    for path in PATHS:
+        for name, (low, high) in QUANTITIES.items():
+            column = frame[f"{path}_{name}"]
+            bad = column.filter((column < low) | (column > high))
+            if len(bad):
+                cause = f"{bad[0]:g} in `{path}_{name}` is outside {low} to {high}"
+                raise unreadable(file, cause, "correct it, or leave the value out (null)")
+    return frame
+
+
+def provenance(frame: pl.DataFrame) -> dict[str, object]:
+    """What a tree's file says of its data."""
+    drives = frame["drive"].n_unique()
+    return json.loads(json.dumps({"rows": frame.height, "drives": drives}))

@@ -1,0 +1,148 @@
+"""`crosslane-lab learn train`: a decision tree from collected windows, as a file that the agent reads.
+
+Linear regression, naive Bayes, a tree by entropy, a random forest of 200 and the tree pruned afterwards are
+compared by 10-fold cross-validation, with the windows split at random as in Liao et al. 2020, and split by drive.
+Windows of one drive resemble each other, so a random split flatters every model.
+"""
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crosslane_lab.errors import unreadable
+from crosslane_lab.learn import collect, label, need, tree, write
+from crosslane_lab.render.markdown import table
+
+FOLDS = 10
+SEED = 1
+ROWS = {"smartps": label.smartps, "learned": label.learned}
+LEAST_IN_LEAF = 20
+Score = tuple[float, float, float, float, float]
+Scores = dict[str, dict[str, Score]]
+PRUNING = 1e-3
+"""Minimal cost-complexity pruning: a split stays if it lowers the entropy by more, per row."""
+
+
+def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser("train", help="make a tree from collected windows", description=__doc__)
+    parser.add_argument("data", type=Path, metavar="FILE", help="windows.parquet of `learn collect`")
+    parser.add_argument("--strategy", choices=sorted(ROWS), default="learned", help="(default: %(default)s)")
+    parser.add_argument("--depth", type=int, default=8, help="most questions to a leaf (default: %(default)s)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("tree.json"), metavar="FILE", help="(default: %(default)s)"
+    )
+    parser.set_defaults(act=_act)
+
+
+def _act(given: argparse.Namespace) -> None:
+    if not 1 <= given.depth <= tree.MAX_DEPTH:
+        raise unreadable("the depth", f"{given.depth} is outside 1 to {tree.MAX_DEPTH}", "choose another")
+    frame = collect.read(given.data)
+    rows = ROWS[given.strategy](frame)
+    check(rows, given.data)
+    scores = compare(rows, given.depth)
+    model = fitted(rows, given.depth)
+    nodes = tree.nodes(model, rows.features)
+    pruned = {split: round(scores["pruned tree"][split][0], 4) for split in ("random", "by drive")}
+    trained = {**collect.provenance(frame), "unlabelled": round(rows.unlabelled, 4), "accuracy": pruned}
+    write(given.out, tree.text(given.strategy, nodes, trained))
+    print("\n".join(page(rows, scores)))
+    fits = ", ".join(f"{name} {by_split['random'][4]:.2g} s" for name, by_split in scores.items())
+    print(f"\nCPU time of a fit: {fits}. {len(nodes)} nodes, {given.out.stat().st_size} bytes.")
+    print(given.out)
+
+
+def check(rows: label.Rows, source: Path) -> None:
+    """Raise `LabError` if nothing can be learned from the rows."""
+    if len(np.unique(rows.y)) < 2:
+        which = "no order was" if not len(rows.y) else "the same order was always"
+        raise unreadable(source, f"{which} better", "collect more drives, in which either path is better at times")
+    if len(np.unique(rows.drive)) < FOLDS:
+        cause = f"{len(np.unique(rows.drive))} drives have windows with a label, and {FOLDS} are needed"
+        raise unreadable(source, cause, "collect more drives")
+
+
+def fitted(rows: label.Rows, depth: int) -> Any:  # noqa: ANN401
+    """The pruned tree from all rows."""
+    return models(depth)["pruned tree"].fit(rows.x, rows.y, sample_weight=rows.weight)
+
+
+def models(depth: int) -> dict[str, Any]:
+    """The models by name, not yet fitted."""
+    trees, ensemble = need("sklearn.tree"), need("sklearn.ensemble")
+    kept: dict[str, Any] = {"criterion": "entropy", "random_state": SEED, "min_samples_leaf": LEAST_IN_LEAF}
+    return {
+        "linear regression": need("sklearn.linear_model").LinearRegression(),
+        "naive Bayes": need("sklearn.naive_bayes").GaussianNB(),
+        "tree": trees.DecisionTreeClassifier(max_depth=depth, **kept),
+        "forest of 200": ensemble.RandomForestClassifier(
+            200, criterion="entropy", random_state=SEED, max_samples=0.1, n_jobs=1
+        ),
+        "pruned tree": trees.DecisionTreeClassifier(max_depth=depth, ccp_alpha=PRUNING, **kept),
+    }
+
+
+def folds(rows: label.Rows, split: str) -> list[tuple[Any, Any]]:
+    """Places of the rows to train on and to test on; split by drive, no drive is on both sides."""
+    selection = need("sklearn.model_selection")
+    if split == "random":
+        return list(selection.KFold(FOLDS, shuffle=True, random_state=SEED).split(rows.x))
+    made = list(selection.GroupKFold(FOLDS).split(rows.x, groups=rows.drive))
+    for train, test in made:
+        both = set(rows.drive[train]) & set(rows.drive[test])
+        assert not both, f"drives {sorted(both)} are on both sides of a split"
+    return made
+
+
+def compare(rows: label.Rows, depth: int) -> Scores:
+    """Accuracy, precision, recall and F1 of `a` first, and seconds of a fit, by model and split."""
+    scores: Scores = {}
+    for name in models(depth):
+        for split in ("random", "by drive"):
+            scores.setdefault(name, {})[split] = _score(rows, depth, name, split)
+    return scores
+
+
+def _score(rows: label.Rows, depth: int, name: str, split: str) -> Score:
+    predicted, seconds = np.zeros(len(rows.y)), 0.0
+    for train, test in folds(rows, split):
+        model, began = models(depth)[name], time.process_time()
+        model.fit(rows.x[train], rows.y[train], sample_weight=rows.weight[train])
+        seconds += time.process_time() - began
+        predicted[test] = model.predict(rows.x[test])
+    first, actual = predicted > 0.5, rows.y == 1
+    right = float(np.mean(first == actual))
+    hits = float(np.sum(first & actual))
+    precision, recall = hits / max(float(first.sum()), 1), hits / max(float(actual.sum()), 1)
+    return right, precision, recall, 2 * precision * recall / max(precision + recall, 1e-9), seconds / FOLDS
+
+
+def page(rows: label.Rows, scores: Scores) -> list[str]:
+    """The comparison as a table, without the times, which differ between machines."""
+    share, most = float(np.mean(rows.y)), max(float(np.mean(rows.y)), 1 - float(np.mean(rows.y)))
+    lines = [
+        f"{len(rows.y)} rows of {len(np.unique(rows.drive))} drives; {rows.unlabelled * 100:.0f} % of the windows "
+        f"have no label. In {share * 100:.0f} % of the rows path `a` was better: always the same answer is right "
+        f"in {most * 100:.1f} %.",
+        "",
+    ]
+    head = [
+        "model",
+        "random: accuracy",
+        "precision",
+        "recall",
+        "F1",
+        "by drive: accuracy",
+        "precision",
+        "recall",
+        "F1",
+    ]
+    cells = (
+        [name, *(f"{value:.3f}" for split in ("random", "by drive") for value in by_split[split][:4])]
+        for name, by_split in scores.items()
+    )
+    return [*lines, *table(head, cells, compact=True)]

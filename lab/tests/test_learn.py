@@ -1,0 +1,231 @@
+import json
+import os
+import struct
+import tomllib
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from crosslane_lab import cli
+from crosslane_lab.learn import analyse, bound, collect, label, train, tree
+from crosslane_lab.learn.places import draw
+
+GOLDEN = Path(__file__).parent / "golden"
+needs_extra = pytest.mark.skipif(
+    find_spec("sklearn") is None,
+    reason="scikit-learn is not installed: pip install 'crosslane-lab[learn]'",
+)
+OTHERS = {"wifi_sinr_db": 20.0, "cellular_sinr_db": 10.0, "wifi_rsrq_db": None, "cellular_rsrq_db": -10.0}
+
+
+def made(drives: int, seed: int = 1) -> pl.DataFrame:
+    """Windows in which Wi-Fi carries 20 Mbit/s above −70 dBm and 2 below, and cellular always carries 8."""
+    random, rows = np.random.default_rng(seed), []
+    for drive in range(drives):
+        signal = random.uniform(-90, -50)
+        for window in range(1, 40):
+            signal = float(np.clip(signal + random.normal(0, 1.5), -95, -45))
+            for prio in ("WF", "LF"):
+                wifi = 20.0 if signal > -70 else 2.0
+                rows.append(
+                    {
+                        "t_ns": window * collect.WINDOW_NS,
+                        "drive": drive,
+                        "kind": "walking",
+                        "wifi": "5 GHz",
+                        "cellular": "lte",
+                        "buffer_kb": 64,
+                        "prio": prio,
+                        "goodput_mbit_s": wifi if prio == "WF" else 8.0,
+                        "delay_ms": 50.0 if prio == "WF" else 60.0,
+                        "wifi_signal_dbm": signal,
+                        "cellular_signal_dbm": -95.0 + float(random.normal()),
+                        **OTHERS,
+                        **{f"{path}_{name}": None for path in collect.PATHS for name in ("tx_mbit_s", "rx_mbit_s")},
+                        **{f"{path}_rtt_ms": 30.0 + float(random.normal()) for path in collect.PATHS},
+                        **{f"{path}_cwnd": 20.0 for path in collect.PATHS},
+                        **{f"{path}_loss": 0.01 for path in collect.PATHS},
+                        "wifi_delivery_mbit_s": wifi,
+                        "cellular_delivery_mbit_s": 8.0,
+                    }
+                )
+    return pl.DataFrame(rows, infer_schema_length=None).with_columns(
+        pl.col(f"{path}_{name}").cast(pl.Float32) for path in collect.PATHS for name in tree.QUANTITIES
+    )
+
+
+def test_a_seed_draws_the_same_drives_and_most_are_at_rest_or_walk() -> None:
+    drives = draw(1, 400)
+    assert draw(1, 5) == drives[:5] != draw(2, 5)
+    slow = sum(drive.kind in ("static", "walking") for drive in drives)
+    assert 0.7 < slow / len(drives) < 0.8
+    found = tomllib.loads(drives[0].scenario(64, "priority", {"x": ("smartps", "x.json")}))
+    assert (found["traffic"]["send_buffer_bytes"], found["strategy"][0]["tree"]) == (64_000, "x.json")
+
+
+def test_the_better_order_has_the_higher_goodput_or_else_the_lower_delay_over_the_next_second() -> None:
+    base = made(1).with_columns(
+        goodput_mbit_s=pl.when(pl.col("prio") == "WF").then(10.2).otherwise(10.0),
+        delay_ms=pl.when(pl.col("prio") == "WF").then(40.0).otherwise(50.0),
+    )
+    outcomes = {
+        "delay decides within the margin": (base, True),
+        "goodput decides first": (_with(base, "LF", "goodput_mbit_s", 11.0), False),
+        "nothing decides": (_with(base, "LF", "delay_ms", 41.0), None),
+    }
+    for rule, (frame, expected) in outcomes.items():
+        found = label.pairs(frame)
+        assert found["wifi_first"].unique().to_list() == [expected], rule
+        assert found.height == 39 - (label.HORIZON - 1), rule
+    late = pl.col("t_ns") >= 21 * collect.WINDOW_NS
+    changed = pl.when(late & (pl.col("prio") == "LF")).then(30.0).otherwise(pl.col("goodput_mbit_s"))
+    found = label.pairs(base.with_columns(goodput_mbit_s=changed))
+    first = found.filter(~pl.col("wifi_first"))["t_ns"].min()
+    assert first == (21 - label.HORIZON + 1) * collect.WINDOW_NS, "the label looks a second ahead"
+
+
+def _with(frame: pl.DataFrame, prio: str, column: str, value: float) -> pl.DataFrame:
+    return frame.with_columns(pl.when(pl.col("prio") == prio).then(value).otherwise(pl.col(column)).alias(column))
+
+
+@needs_extra
+def test_kendall_and_the_gain_are_those_of_made_data() -> None:
+    values = pl.Series([bin_ * 5.0 + 1 for bin_ in range(6) for _ in range(20)])
+    rising = pl.Series([bin_ * 10.0 for bin_ in range(6) for _ in range(20)])
+    assert analyse.kendall(values, rising, 5.0) == pytest.approx(1)
+    assert analyse.kendall(values, -rising, 5.0) == pytest.approx(-1)
+    assert analyse.gain(values, rising, 5.0, 5.0) == pytest.approx(1)
+    coin = pl.Series([0.0, 10.0] * 60)
+    assert analyse.gain(values, coin, 5.0, 5.0) == pytest.approx(0)
+    few = pl.concat([values, pl.Series([500.0] * 9)]), pl.concat([rising, pl.Series([-99.0] * 9)])
+    assert analyse.kendall(*few, 5.0) == pytest.approx(1), "a bin of fewer than 10 is dropped"
+
+
+@needs_extra
+def test_training_finds_the_rule_of_made_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, file = tmp_path / "windows.parquet", tmp_path / "tree.json"
+    made(10).write_parquet(data)
+    assert cli.main(["learn", "train", str(data), "--strategy", "smartps", "--out", str(file)]) == 0
+    assert "| pruned tree |" in capsys.readouterr().out
+    found = json.loads(file.read_text())
+    assert (found["strategy"], found["trained"]["drives"]) == ("smartps", 10)
+    assert found["trained"]["accuracy"]["by drive"] > 0.9
+    assert file.stat().st_size < 20_000
+    assert found["nodes"][0]["feature"] in ("a.signal_dbm", "a.delivery_mbit_s")
+
+
+@needs_extra
+@pytest.mark.parametrize("strategy", ["smartps", "learned"])
+def test_the_same_data_gives_the_same_tree(strategy: str) -> None:
+    def text() -> str:
+        rows = train.ROWS[strategy](made(10))
+        return tree.text(strategy, tree.nodes(train.fitted(rows, 8), rows.features), {})
+
+    assert text() == text()
+
+
+@needs_extra
+def test_split_by_drive_no_drive_is_on_both_sides() -> None:
+    rows = label.learned(made(12))
+    for train_places, test_places in train.folds(rows, "by drive"):
+        assert not set(rows.drive[train_places]) & set(rows.drive[test_places])
+    assert sum(len(test_places) for _, test_places in train.folds(rows, "by drive")) == len(rows.y)
+
+
+def test_data_that_cannot_be_used_is_named_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = made(12)
+    only_wifi = frame.with_columns(goodput_mbit_s=pl.when(pl.col("prio") == "WF").then(9.0).otherwise(1.0))
+    cases = {
+        "the columns wifi_loss are missing": frame.drop("wifi_loss"),
+        "5 in `wifi_signal_dbm` is outside -120 to 0": frame.with_columns(wifi_signal_dbm=pl.lit(5.0)),
+        "-1 in `cellular_rtt_ms` is outside 0 to 60000": frame.with_columns(cellular_rtt_ms=pl.lit(-1.0)),
+        "the same order was always better": only_wifi,
+        "3 drives have windows with a label, and 10 are needed": made(3, seed=3),
+    }
+    file = tmp_path / "windows.parquet"
+    for cause, bad in cases.items():
+        bad.write_parquet(file)
+        arguments = ["learn", "train", str(file), "--strategy", "smartps", "--out", str(tmp_path / "t.json")]
+        assert cli.main(arguments) == 2
+        message = capsys.readouterr().err
+        assert cause in message, message
+        assert message.count("\n") == 1
+    assert not (tmp_path / "t.json").exists()
+
+
+def test_the_bound_is_the_better_order_of_each_second() -> None:
+    frame = made(1).filter(pl.col("t_ns") < 8 * collect.WINDOW_NS)
+    second = pl.col("t_ns") // (4 * collect.WINDOW_NS)
+    goodput = pl.when((second == 0) == (pl.col("prio") == "WF")).then(10.0).otherwise(4.0)
+    assert bound.best(frame.with_columns(goodput_mbit_s=goodput))["goodput_mbit_s"].to_list() == [10.0]
+
+
+def numbers(state: int = 1) -> Iterator[float]:
+    while True:
+        state = (state * 1664525 + 1013904223) % 2**32
+        yield (state >> 8) / 2**24
+
+
+RANGES = ((-110, -40), (-10, 40), (-20, -5), (1, 100), (1, 100), (5, 200), (2, 200), (0, 0.1), (0, 60))
+
+
+def golden_rows(count: int) -> tree.Values:
+    """Values of both paths, the same in crates/sim/tests/learned_tree.rs."""
+    source = numbers()
+    spread = np.array([[next(source) for _ in range(18)] for _ in range(count)])
+    low, high = (np.array([each[side] for each in RANGES] * 2, dtype=np.float64) for side in (0, 1))
+    return (low + spread * (high - low)).astype(np.float32)
+
+
+def digest(values: Iterable[float]) -> str:
+    """FNV-1a of 64 bits over the values as doubles."""
+    found = 0xCBF29CE484222325
+    for value in values:
+        for byte in struct.pack("<d", value):
+            found = ((found ^ byte) * 0x100000001B3) % 2**64
+    return f"{found:016x}"
+
+
+@needs_extra
+def test_scikit_learn_gives_the_golden_answers() -> None:
+    """The Rust tree is compared with the same file; UPDATE=1 writes it again."""
+    from sklearn.tree import DecisionTreeClassifier
+
+    features = [f"{of}.{name}" for of in ("a", "b", "a-b") for name in tree.QUANTITIES]
+    rows = golden_rows(20_000)
+    x = tree.columns(features, rows[:, :9], rows[:, 9:])
+    random = np.random.default_rng(7)
+    a_dbm, b_dbm, b_rtt = rows[..., 0], rows[..., 9], rows[..., 14]
+    y = (a_dbm - b_dbm + b_rtt / 4 + random.normal(0, 20, len(rows)) > 10).astype(np.int8)
+    model = DecisionTreeClassifier(criterion="entropy", max_depth=10, min_samples_leaf=20, random_state=1).fit(x, y)
+    nodes = tree.nodes(model, features)
+    asked = [node for node in nodes if "feature" in node and not node["feature"].startswith("a-b")]
+    near = [row for node in asked for row in islice(_near(rows, node), 40)]
+    near_x = tree.columns(features, np.array(near)[:, :9], np.array(near)[:, 9:])
+    answers = np.array(model.predict_proba(np.concatenate([x, near_x])))[:, 1].tolist()
+    content = tree.text("learned", nodes, {"answers": len(answers), "digest": digest(answers)})
+    file = GOLDEN / "tree.json"
+    if os.environ.get("UPDATE") == "1":
+        file.write_text(content)
+    assert file.read_text() == content
+
+
+def _near(rows: tree.Values, node: tree.Node) -> Iterator[tree.Values]:
+    """The first rows with the feature at its threshold, and as little above it as 32 bits allow."""
+    of, name = node["feature"].split(".")
+    place = list(tree.QUANTITIES).index(name) + (9 if of == "b" else 0)
+    below = np.float32(node["at_most"])
+    if float(below) > node["at_most"]:
+        below = np.nextafter(below, np.float32(-np.inf))
+    for row in rows:
+        for value in (below, np.nextafter(below, np.float32(np.inf))):
+            changed = row.copy()
+            changed[place] = value
+            yield changed
