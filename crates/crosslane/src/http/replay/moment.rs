@@ -125,6 +125,8 @@ impl Moment<'_> {
             belief_reason: reason(belief),
             signal_dbm: signal.map(|(_, dbm)| f64::from(*dbm)),
             signal_age_s: signal.map(|(at_s, _)| self.at_s - at_s),
+            signal_source: None,
+            radio: None,
             rtt_ms: present.last().map(|row| row.rtt_ms),
             connections: present.iter().map(|row| row.token).collect::<BTreeSet<_>>().len(),
             sent_bytes: bytes.map_or(Some(0), |[up, _]| Some(up)),

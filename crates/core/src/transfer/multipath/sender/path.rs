@@ -6,7 +6,7 @@ use super::{Carried, STALL};
 use crate::allocate::{Latest, PathInput, PathSupply};
 use crate::assess::throughput::Rate;
 use crate::assess::{Assessor, Belief};
-use crate::path::{PathId, PathState, Sample, SampleKind, Transport};
+use crate::path::{PathId, PathState, Rat, Sample, SampleKind, Transport};
 use crate::time::{Duration, Instant};
 use crate::transfer::multipath::PIECE_BYTES;
 
@@ -103,7 +103,8 @@ impl Path {
     pub(super) fn supply(&self, rank: u8, is_known: bool) -> PathSupply<'_> {
         let belief = if self.is_open { Belief::Good } else { Belief::Lost };
         let input = PathInput { belief, was: self.state, rank, radio: None };
-        PathSupply { input, history: self.rate.history().filter(|_| is_known), latest: &self.latest }
+        let history = self.rate.history().filter(|_| is_known);
+        PathSupply { input, rat: Rat::Other, history, latest: &self.latest }
     }
 
     /// Whether it is to carry a further piece.
