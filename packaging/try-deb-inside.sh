@@ -74,7 +74,20 @@ until_true managed
 echo "installed and managing a connection $(($(date +%s) - began)) s after the start"
 crosslane status
 
-step 'dispatcher'
+step 'rules and routes of the agent'
+of_agent() { ip -4 rule show priority 32765; }
+until_three_rules() { [ "$(of_agent | wc -l)" = 3 ]; }
+until_true until_three_rules
+ip -4 route get 198.51.100.1 from 192.0.2.18 | grep -q 'dev wwan1'
+
+step 'dispatcher: only where the agent sets no routes'
+/usr/lib/NetworkManager/dispatcher.d/60-crosslane wwan1 up
+[ "$(ip -4 rule show priority 16800 | wc -l)" = 0 ]
+sed -i 's/^\[service\]$/[service]\nroutes = false/' /etc/crosslane/agent.toml
+crosslane check /etc/crosslane/agent.toml
+systemctl restart crosslane-agent
+until_true managed
+[ "$(of_agent | wc -l)" = 0 ]
 /usr/lib/NetworkManager/dispatcher.d/60-crosslane wwan1 up
 IFACE=wwan0 /usr/lib/networkd-dispatcher/routable.d/60-crosslane
 /usr/lib/NetworkManager/dispatcher.d/60-crosslane lo up

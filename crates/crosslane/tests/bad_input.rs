@@ -48,7 +48,7 @@ const SCENARIOS: &[(&str, &str, &str)] = &[
     (
         "base = \"threshold\"\n[strategy.signal]\nthreshold_dbm = -84",
         "base = \"tunnel\"\nsteer = \"deadline\"",
-        "s.toml, line 29: `steer`: deadline is none of hapanchak, threshold, adaptive, torrinhas; choose one of them",
+        "s.toml, line 29: `steer`: deadline is none of hapanchak, threshold, adaptive, torrinhas, smartps, learned; choose one of them",
     ),
     (
         "base = \"threshold\"\n[strategy.signal]\nthreshold_dbm = -84",

@@ -63,7 +63,7 @@ fn third_party_tunnels_are_driven_and_not_simulated() -> Result<(), Box<dyn Erro
         let error_text = rejected.err().map_or(String::new(), |error| error.to_string());
         let what = format!("only `crosslane drive` can run strategy `{base}`");
         assert!(
-            error_text.contains(&what) && error_text.ends_with("mp-dpa, deadline, torrinhas, oracle, tunnel"),
+            error_text.contains(&what) && error_text.ends_with("torrinhas, smartps, learned, oracle, tunnel"),
             "{error_text}"
         );
     }

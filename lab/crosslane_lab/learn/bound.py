@@ -15,7 +15,7 @@ import polars as pl
 
 from crosslane_lab.errors import unreadable
 from crosslane_lab.learn import collect, label, write
-from crosslane_lab.learn.collect import Case
+from crosslane_lab.learn.collect import KEPT, Case
 from crosslane_lab.learn.places import BUFFERS_KB, CLASSES, draw
 from crosslane_lab.render.markdown import table
 from crosslane_lab.runs.folder import RunFolder
@@ -68,14 +68,14 @@ def plan(cases: list[Case]) -> Iterator[Comparison]:
     trees = {f"with-{name}": (name, f"{name}.json") for name in ("smartps", "learned")}
     for case in cases:
         text = case.drive.scenario(case.buffer_kb, "priority", trees)
-        yield Comparison(f"{case.name}-trees", text, tuple(trees))
+        yield Comparison(f"{case.name}-trees", text, tuple(trees), keep=KEPT)
         for scheduler in SCHEDULERS:
             text = case.drive.scenario(case.buffer_kb, scheduler, {})
-            yield Comparison(f"{case.name}-{scheduler}", text, ("threshold",))
+            yield Comparison(f"{case.name}-{scheduler}", text, ("threshold",), keep=KEPT)
 
 
 def outcomes(root: Path, cases: list[Case], windows: pl.DataFrame) -> pl.DataFrame:
-    """A row per case and way to choose: goodput in Mbit/s and median delay in ms (not of the bound)."""
+    """A row per case and way to choose: mean goodput of the windows in Mbit/s, and median delay in ms."""
     bounds = best(windows)
     rows: list[dict[str, object]] = []
     for case in cases:
@@ -83,15 +83,9 @@ def outcomes(root: Path, cases: list[Case], windows: pl.DataFrame) -> pl.DataFra
         for suffix in ("", "-trees", *(f"-{scheduler}" for scheduler in SCHEDULERS)):
             for run in RunFolder.open(root / f"{case.name}{suffix}").runs:
                 name = suffix[1:] if run.strategy == "threshold" else run.strategy.removeprefix("with-")
-                found = run.metrics
-                rows.append(
-                    {
-                        **key,
-                        "by": name,
-                        "goodput_mbit_s": found.get("goodput_mbit_s"),
-                        "delay_ms": found.get("delivery_delay_ms.p50"),
-                    }
-                )
+                goodput = collect.windows(run.folder)["goodput_mbit_s"].mean()
+                delay = run.metrics.get("delivery_delay_ms.p50")
+                rows.append({**key, "by": name, "goodput_mbit_s": goodput, "delay_ms": delay})
         of_case = (pl.col("drive") == case.drive.number) & (pl.col("buffer_kb") == case.buffer_kb)
         bound = bounds.filter(of_case)["goodput_mbit_s"]
         rows.append({**key, "by": "bound", "goodput_mbit_s": bound[0] if len(bound) else None, "delay_ms": None})

@@ -26,6 +26,8 @@ QUANTITIES = tree.QUANTITIES
 FIRST = {"WF": "wifi-first", "LF": "cellular-first"}
 """The orders, by the names of the paper, with the strategies that have them."""
 DATA = "windows.parquet"
+KEPT = ("windows", "messages")
+"""Records that `windows` reads."""
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -86,7 +88,7 @@ def plan(drives: list[Drive]) -> Iterator[Comparison]:
     trees = {name: ("smartps", f"{name}.json") for name in FIRST.values()}
     for case in cases(drives):
         text = case.drive.scenario(case.buffer_kb, "priority", trees)
-        yield Comparison(case.name, text, tuple(trees), keep=("windows", "messages"))
+        yield Comparison(case.name, text, tuple(trees), keep=KEPT)
 
 
 def table(root: Path, drives: list[Drive]) -> pl.DataFrame:

@@ -29,7 +29,7 @@ impl Simulation {
         }
     }
 
-    /// Without an agent nobody asks a tree.
+    /// Without an agent, no tree is asked.
     pub(super) fn records_windows(&self) -> bool {
         self.detail.windows && self.path_control.has_agent()
     }
