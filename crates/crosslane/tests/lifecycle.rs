@@ -82,7 +82,7 @@ fn check_summary(summary: &Value) {
     }
     let metric = |name: &str| run["metrics"][name].as_f64().unwrap();
     assert_eq!((metric("messages.sent"), metric("messages.lost")), (100.0, 0.0), "from 1 s to 3 s");
-    // Nine tenths of it are pages of the program's file.
+    // Eight tenths of it are pages of the program's file.
     assert!((1.0..=12.0).contains(&metric("agent.rss_mb")), "{} MB", metric("agent.rss_mb"));
 }
 

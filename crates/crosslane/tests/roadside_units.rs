@@ -177,9 +177,9 @@ fn established(namespace: &Namespace) -> Vec<IpAddr> {
     established.map(|info| info.subflow.local.ip()).collect()
 }
 
-/// Removes the rules of the agent's tables; returns their number.
+/// Removes the rules of the tables of tunnels; returns their number.
 fn remove_rules(namespace: &Namespace) -> usize {
-    namespace.enter(|| Wiring::open().unwrap().remove_rules(0x4352_5300..=u32::MAX).unwrap()).unwrap()
+    namespace.enter(|| Wiring::open().unwrap().remove_rules(0x4352_5300..=0x4352_530f).unwrap()).unwrap()
 }
 
 /// Unit, action and reason of each change of a slot.

@@ -11,6 +11,7 @@ use crosslane_core::tunnel::Mode;
 use serde_json::{Value, json};
 
 use super::config::{Config, Log};
+use super::memory::resident_mb;
 use crate::clock::Clock;
 use crate::control::status::{Status, path_name};
 use crate::netlink::CommandError;
@@ -237,12 +238,4 @@ fn rule(line: &Value) -> String {
         Some(detail) => format!("{event} {detail}"),
         None => event.to_owned(),
     }
-}
-
-/// Resident memory of this process, in MB (10^6 bytes).
-fn resident_mb() -> Option<f64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kib: f64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
-    Some(kib * 1024.0 / 1e6)
 }

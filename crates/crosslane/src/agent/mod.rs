@@ -34,6 +34,7 @@ mod interfaces;
 pub(crate) mod journal;
 pub mod later;
 pub mod machine;
+mod memory;
 pub mod own_cams;
 mod parts;
 mod path_routes;
@@ -88,6 +89,7 @@ pub fn run(file: &Path) -> Result<()> {
         let mut driver = Driver::new(config, Some(file.into()))?;
         driver.hangup = Some(signal(SignalKind::hangup()).map_err(waiting)?);
         ready::notify(ready::READY);
+        memory::unmap_code();
         driver
             .run(async {
                 tokio::select! {

@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 /// Protocol number of the rules and routes, which no other program registers (rtnetlink.h).
 const PROTOCOL: RouteProtocol = RouteProtocol::Other(69);
 /// The routing tables, one for each path of an agent.
-const TABLES: RangeInclusive<u32> = 0x4352_5310..=0x4352_531f;
+const TABLES: RangeInclusive<u32> = 0x4352_5320..=0x4352_532f;
 /// Priority of the rules: every rule of the administrator that precedes the main table's (32766) precedes them.
 const PRIORITY: u32 = 32765;
 /// Maximum number of routes copied for a path; further ones are left out.

@@ -73,8 +73,8 @@ pub struct Detail {
 }
 
 impl Detail {
-    /// Everything.
-    pub const ALL: Detail = Detail { packets: true, tcp_info: true, links: true, messages: true, windows: true };
+    /// Everything that a drive records too.
+    pub const ALL: Detail = Detail { packets: true, tcp_info: true, links: true, messages: true, windows: false };
     /// Totals only.
     pub const NONE: Detail = Detail { packets: false, tcp_info: false, links: false, messages: false, windows: false };
     /// The records that the metrics need.
