@@ -10,8 +10,8 @@ use crate::congestion_control::command as congestion_control;
 use crate::control::{agent_command, tunnel_command};
 use crate::error::{Error, Result};
 use crate::{
-    agent, bugreport, catalog, check, controller, doctor, drive, http, import, keygen, mptcp, output, receive, send,
-    simulate,
+    agent, bugreport, catalog, check, controller, doctor, drive, http, import, keygen, mptcp, output, receive, run,
+    send, simulate,
 };
 
 /// Keeps a vehicle's connections alive over all networks in reach.
@@ -100,6 +100,11 @@ enum Command {
     /// The kernel's path managers, without an agent: announce, withdraw, subflows, priorities, listeners, events,
     /// endpoints, limits.
     Mptcp(mptcp::Options),
+    /// Run a program whose TCP connections are to be MPTCP, whatever it is written in and linked with.
+    #[command(
+        after_help = "Examples:\n  crosslane run -- rsync -a logs/ depot::logs/\n  crosslane run -- /usr/bin/telemetry --server depot:7000"
+    )]
+    Run(run::Options),
     /// Print a shell completion script.
     Completion {
         /// The shell.
@@ -113,6 +118,13 @@ enum Command {
         /// Write the pages of the program and all commands into this folder.
         #[arg(long, value_name = "DIR", conflicts_with = "command")]
         out: Option<PathBuf>,
+    },
+    /// Answer the socket calls of a program; started by `run`.
+    #[command(hide = true)]
+    RunSupervisor {
+        /// In the background.
+        #[arg(long)]
+        detached: bool,
     },
     /// Check that this machine can execute runs; started by `drive`.
     #[command(hide = true)]
@@ -135,7 +147,7 @@ pub fn main() -> ExitCode {
         Err(error) if is_help(&error) => error.exit(),
         Err(error) => Err(usage_error(&error)),
     };
-    match command.and_then(run) {
+    match command.and_then(execute) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("crosslane: {error}");
@@ -159,7 +171,7 @@ fn usage_error(error: &clap::Error) -> Error {
     Error::usage("reading the command line", fault.trim_start_matches("error: "), remedy)
 }
 
-fn run(command: Command) -> Result<ExitCode> {
+fn execute(command: Command) -> Result<ExitCode> {
     match command {
         Command::Agent { config } => agent::run(&config).map(|()| ExitCode::SUCCESS),
         Command::Status(options) => agent_command::status(&options).map(|()| ExitCode::SUCCESS),
@@ -185,6 +197,8 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Doctor(options) => doctor::run(&options),
         Command::Bugreport(options) => bugreport::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Mptcp(options) => mptcp::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::Run(options) => match run::run(&options)? {},
+        Command::RunSupervisor { detached } => run::supervise(detached).map(|()| ExitCode::SUCCESS),
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "crosslane", &mut script);

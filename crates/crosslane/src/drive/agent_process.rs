@@ -15,9 +15,9 @@ use nix::sys::time::TimeVal;
 use nix::unistd::Pid;
 use toml::Table;
 
-use super::program::this_program;
 use crate::agent::ready;
 use crate::error::{Error, Result};
+use crate::program::this_program;
 use crate::run_folder::agent_file::{AgentFile, Reader};
 
 const START_TIMEOUT: Duration = Duration::from_secs(10);

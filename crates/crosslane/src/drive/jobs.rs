@@ -17,10 +17,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::Plan;
-use super::program::this_program;
 use crate::comparison::{Entry, lock};
 use crate::error::{Error, Result};
 use crate::interrupt::{Interrupt, let_through};
+use crate::program::this_program;
 use crate::summary::{Outcome, Run};
 
 /// Attempts at a run whose emulator was late.

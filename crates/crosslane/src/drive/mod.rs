@@ -25,7 +25,6 @@ mod kernel_path_manager;
 mod monitor;
 mod onboard_unit;
 mod peer_tunnels;
-mod program;
 mod results;
 mod roadside_tunnels;
 mod run;

@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 use crosslane_sim::scenario::{Scenario, TunnelParams};
 use toml::{Table, Value};
 
-use super::program::this_program;
 use crate::error::{Error, Result};
+use crate::program::this_program;
 use crate::testbed;
 
 /// The server's address inside the tunnel.

@@ -1,4 +1,4 @@
-//! Starts this program again, for what needs a separate process: a run, an agent, a new key.
+//! Starts this program again, for what needs a separate process: a run, an agent, a new key, a supervisor.
 
 use std::io;
 use std::process::Command;
