@@ -121,6 +121,9 @@ fn a_mode_is_found_by_its_name_and_redundant_is_the_tunnel_s() {
         assert_eq!(mode.name().parse(), Ok(mode));
     }
     assert_eq!("handover".parse(), Ok(Mode::Backup));
-    assert_eq!("cost".parse::<Mode>(), Err("unknown variant `cost`, expected one of `aggregate`, `backup`, `cost-first`".into()));
+    assert_eq!(
+        "cost".parse::<Mode>(),
+        Err("unknown variant `cost`, expected one of `aggregate`, `backup`, `cost-first`".into())
+    );
     assert!("redundant".parse::<Mode>().is_err_and(|error| error.contains("a mode of the tunnel")));
 }

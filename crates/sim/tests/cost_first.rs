@@ -114,7 +114,8 @@ fn a_strategy_that_lacks_the_mode_is_refused_with_the_line_and_a_remedy() -> Res
         assert!(sentence.ends_with("choose another mode, or another strategy"), "{sentence}");
     }
     assert_eq!((refused("threshold", "")?, refused("kernel", "")?, refused("tunnel", "")?), (None, None, None));
-    let redundant = scenario("rate_mbit_s = 5\ndelay_ms = 12", 3.0, "threshold").replace("cost-first\"\np", "redundant\"\np");
+    let redundant =
+        scenario("rate_mbit_s = 5\ndelay_ms = 12", 3.0, "threshold").replace("cost-first\"\np", "redundant\"\np");
     let sentence = Scenario::parse(&redundant, "s.toml").err().map(|error| error.to_string()).unwrap_or_default();
     assert!(sentence.contains("line 17: `mode`: `redundant` is a mode of the tunnel"), "{sentence}");
     Ok(())

@@ -392,7 +392,12 @@ impl Allocator for OneOfRadio {
     fn next_wakeup(&self) -> Option<Instant> {
         let since = self.serving.iter().filter_map(|serving| serving.since);
         let drained = self.tracks.iter().filter(|track| track.stalled.is_some()).filter_map(Track::drained_at);
-        since.map(|since| since + DRAIN).chain(drained).chain(self.tiers.next_wakeup()).filter(|at| *at > self.now).min()
+        since
+            .map(|since| since + DRAIN)
+            .chain(drained)
+            .chain(self.tiers.next_wakeup())
+            .filter(|at| *at > self.now)
+            .min()
     }
 }
 

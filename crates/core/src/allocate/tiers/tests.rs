@@ -109,7 +109,8 @@ fn the_hold_time_doubles_with_each_premature_return_up_to_a_minute() {
     let mut paths = Paths::new(Mode::CostFirst);
     // A scheduler that prefers the expensive path: the cheap one seems to suffice.
     paths.sample(600_000, |paths| vec![paths[1].was != Active, false, false]);
-    let held: Vec<u64> = paths.changes.windows(2).filter(|pair| pair[0].1 == SPILL).map(|pair| pair[1].0 - pair[0].0).collect();
+    let held: Vec<u64> =
+        paths.changes.windows(2).filter(|pair| pair[0].1 == SPILL).map(|pair| pair[1].0 - pair[0].0).collect();
     assert_eq!(held[..8], [2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]);
     paths.send(200_000, 3);
     paths.send(1_000, 8);
