@@ -17,8 +17,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::tiers::Tiers;
-use super::{Allocator, Latest, Mode, PathInput, PathSupply, fallback_state, select_active};
+use super::{Allocator, Latest, Mode, PathInput, PathSupply, fallback_state, select_active, tiers::Tiers};
 use crate::assess::{Belief, Reason};
 use crate::path::{OnFade, PathState};
 use crate::time::{Duration, Instant};
@@ -158,8 +157,8 @@ impl Track {
 impl OneOfRadio {
     /// An allocator without paths.
     pub fn new(params: Params) -> OneOfRadio {
-        let tiers = Tiers::new(params.mode);
-        OneOfRadio { params, tiers, now: Instant::ZERO, tracks: Vec::new(), serving: Vec::new() }
+        let (tiers, now) = (Tiers::new(params.mode), Instant::ZERO);
+        OneOfRadio { params, tiers, now, tracks: Vec::new(), serving: Vec::new() }
     }
 
     fn track(&self, place: usize) -> Track {
@@ -392,12 +391,8 @@ impl Allocator for OneOfRadio {
     fn next_wakeup(&self) -> Option<Instant> {
         let since = self.serving.iter().filter_map(|serving| serving.since);
         let drained = self.tracks.iter().filter(|track| track.stalled.is_some()).filter_map(Track::drained_at);
-        since
-            .map(|since| since + DRAIN)
-            .chain(drained)
-            .chain(self.tiers.next_wakeup())
-            .filter(|at| *at > self.now)
-            .min()
+        let wakeups = since.map(|since| since + DRAIN).chain(drained).chain(self.tiers.next_wakeup());
+        wakeups.filter(|at| *at > self.now).min()
     }
 }
 
