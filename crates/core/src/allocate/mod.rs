@@ -62,7 +62,10 @@ impl FromStr for Mode {
     fn from_str(name: &str) -> Result<Mode, String> {
         match name {
             "handover" => Ok(Mode::Backup),
-            "redundant" => Err("`redundant` is a mode of the tunnel: MPTCP sends each byte over one path".into()),
+            "redundant" => {
+                Err("`redundant` is a mode of the tunnel, MPTCP sends each byte over one path; set the tunnel's `mode`"
+                    .into())
+            }
             _ => Mode::ALL.into_iter().find(|mode| mode.name() == name).ok_or_else(|| {
                 format!("unknown variant `{name}`, expected one of `{}`", Mode::ALL.map(Mode::name).join("`, `"))
             }),
