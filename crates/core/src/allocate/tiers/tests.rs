@@ -146,6 +146,8 @@ fn paths_of_one_rank_are_one_tier() {
     assert_eq!((paths.active(), paths.changes.len()), (3, 1));
     paths.send(1_000, 100);
     assert_eq!(paths.changes.len(), 1, "there is no further path");
+    paths.send(10_000, 3);
+    assert_eq!(paths.changes.len(), 2, "both remain");
 }
 
 #[test]
