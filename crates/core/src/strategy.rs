@@ -42,7 +42,12 @@ pub trait Strategy: fmt::Debug + Send + Sync {
     /// Assessors for one path; the greatest of their beliefs applies.
     fn assessors(&self, path: &PathSpec) -> Vec<Box<dyn Assessor + Send>>;
 
-    /// The allocator for a mode of use.
+    /// Why it does not have this mode of use, if it does not.
+    fn lacks(&self, _mode: Mode) -> Option<&'static str> {
+        None
+    }
+
+    /// The allocator for a mode of use that it [has](Self::lacks).
     fn allocator(&self, mode: Mode) -> Box<dyn Allocator + Send>;
 
     /// Whether it prefers paths by the deadlines of the traffic, and needs them.
@@ -88,6 +93,11 @@ impl Entry {
     /// The first parameter that does not exist or is invalid.
     pub fn read(&self, parameters: Table) -> Result<Arc<dyn Strategy>, ParameterError> {
         (self.read)(parameters)
+    }
+
+    /// Why it [lacks](Strategy::lacks) a mode of use, if it does.
+    pub fn lacks(&self, mode: Mode) -> Option<&'static str> {
+        self.read(Table::new()).ok()?.lacks(mode)
     }
 
     /// Whether it [needs deadlines](Strategy::needs_deadlines).

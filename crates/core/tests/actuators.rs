@@ -243,7 +243,7 @@ fn a_path_is_removed_from_and_added_to_a_running_agent() {
 fn a_removed_path_stays_closed_even_if_no_other_is_left() {
     let assessors = |_: PathId, _: &PathSpec| -> Vec<Box<dyn Assessor + Send>> { vec![Box::<LinkState>::default()] };
     let paths = [spec(0, "lte"), spec(1, "nr")];
-    let allocator = Box::new(ByBelief { mode: Mode::Aggregate, on_fade: OnFade::Backup });
+    let allocator = Box::new(ByBelief::new(Mode::Aggregate, OnFade::Backup));
     let mut agent = Agent::of(&paths, &[0, 1], Box::new(assessors), allocator, Vec::new());
     agent.handle(at(0), Input::RemovePath(PathId(1)));
     link(&mut agent, 1, 0, true);

@@ -33,7 +33,7 @@ impl Strategy for Params {
     }
 
     fn allocator(&self, mode: Mode) -> Box<dyn Allocator + Send> {
-        Box::new(ByBelief { mode, on_fade: OnFade::Backup })
+        Box::new(ByBelief::new(mode, OnFade::Backup))
     }
 }
 

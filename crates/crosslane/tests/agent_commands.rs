@@ -183,6 +183,8 @@ fn a_path_is_preferred_and_a_mode_used_while_data_flows() {
     assert_eq!(world.status().preferred, None, "its time is over");
     assert_eq!(world.run(&["mode", "backup"]).stdout, "the mode is backup\n");
     world.await_subflows("active", "backup");
+    assert_eq!(world.run(&["mode", "cost-first"]).stdout, "the mode is cost-first\n");
+    world.await_subflows("active", "backup");
     assert_eq!(world.run(&["prefer", "nr"]).code, Some(0));
     world.await_subflows("backup", "active");
     assert_eq!(world.run(&["prefer", "--end"]).stdout, "the strategy decides again\n");

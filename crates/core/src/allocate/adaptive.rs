@@ -1,6 +1,6 @@
 //! The most preferred good path carries alone, the others are held in reserve. While a
-//! sender has more data than that path takes, every good path carries, unless the mode is
-//! [`Backup`](Mode::Backup).
+//! sender has more data than that path takes, every good path carries in the mode
+//! [`Aggregate`](Mode::Aggregate).
 //!
 //! If no path is good, each carries in turn, first the one that was left the longest time
 //! ago, until one proves to be good.
@@ -8,6 +8,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
+use super::fullness::{FULL, Fullness};
 use super::one_of_radio::{OneOfRadio, Params};
 use super::{Allocator, Mode, PathInput, PathSupply, fallback_state};
 use crate::assess::{Belief, Reason};
@@ -15,13 +16,8 @@ use crate::path::PathState;
 use crate::time::{Duration, Instant};
 use crate::wanted::Wanted;
 
-/// The sender has more data than the path takes if its congestion window is full, or bytes
-/// wait to be sent, for this long.
-const FULL: Duration = Duration::from_millis(200);
-/// The others stop to carry when this has not been so for this long.
+/// The others stop to carry when the paths have not been full for this long.
 const NOT_FULL: Duration = Duration::from_secs(2);
-/// Statistics older than this say nothing.
-const STALE: Duration = Duration::from_millis(50);
 /// How long a path that is not good carries before the next one is tried: a subflow is
 /// opened in two RTTs, and its first data is acknowledged in one more.
 const TURN: Duration = Duration::from_millis(300);
@@ -37,8 +33,8 @@ pub struct Adaptive {
     tried: Vec<Instant>,
     /// The path that has its turn, and when it began.
     turn: Option<(usize, Instant)>,
-    /// Since when the active path has been full, and when it last was.
-    full: Option<[Instant; 2]>,
+    /// Of the active paths.
+    full: Fullness,
     /// Whether every good path carries.
     shares: bool,
 }
@@ -46,14 +42,15 @@ pub struct Adaptive {
 impl Adaptive {
     /// An allocator without paths; its mode is that of `params`.
     pub fn new(params: Params) -> Adaptive {
+        let alone = if params.mode == Mode::CostFirst { Mode::CostFirst } else { Mode::Backup };
         Adaptive {
             mode: params.mode,
-            one: OneOfRadio::new(Params { mode: Mode::Backup, ..params }),
+            one: OneOfRadio::new(Params { mode: alone, ..params }),
             all: OneOfRadio::new(Params { mode: Mode::Aggregate, ..params }),
             now: Instant::ZERO,
             tried: Vec::new(),
             turn: None,
-            full: None,
+            full: Fullness::default(),
             shares: false,
         }
     }
@@ -61,18 +58,12 @@ impl Adaptive {
     /// Whether every good path is to carry.
     fn is_to_share(&mut self, now: Instant, paths: &[PathSupply]) -> bool {
         let active = paths.iter().filter(|path| path.input.was == PathState::Active);
-        let is_full_now = active
-            .filter_map(|path| path.latest.transport)
-            .any(|(at, transport)| now.since(at) < STALE && transport.is_full());
-        if is_full_now {
-            let since = self.full.filter(|[_, last]| now.since(*last) < STALE).map_or(now, |[since, _]| since);
-            self.full = Some([since, now]);
-        }
+        self.full.observe(now, active.map(|path| path.latest));
         self.mode == Mode::Aggregate
-            && self.full.is_some_and(|[since, last]| match self.shares {
-                true => now.since(last) < NOT_FULL,
-                false => now == last && now.since(since) >= FULL,
-            })
+            && match self.shares {
+                true => self.full.last().is_some_and(|last| now.since(last) < NOT_FULL),
+                false => self.full.lasts(now),
+            }
     }
 
     /// The path that carries if none is good.
@@ -144,7 +135,7 @@ impl Allocator for Adaptive {
 
     fn next_wakeup(&self) -> Option<Instant> {
         let radio = if self.shares { self.all.next_wakeup() } else { self.one.next_wakeup() };
-        let alone = self.full.filter(|_| self.shares).map(|[_, last]| last + NOT_FULL);
+        let alone = self.full.last().filter(|_| self.shares).map(|last| last + NOT_FULL);
         let turn = self.turn.map(|(_, since)| since + TURN);
         radio.into_iter().chain(alone).chain(turn).filter(|at| *at > self.now).min()
     }

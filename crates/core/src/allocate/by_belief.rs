@@ -1,25 +1,41 @@
-//! Every good path carries data, or the most preferred one with the others in reserve.
+//! Every good path carries data, or the most preferred ones with the others in reserve.
 
-use alloc::vec;
+use alloc::vec::Vec;
 
-use super::{Allocator, Mode, PathInput, select_active};
+use super::tiers::Tiers;
+use super::{Allocator, Mode, PathInput, PathSupply, select_active};
+use crate::assess::Reason;
 use crate::path::OnFade;
+use crate::time::Instant;
 use crate::wanted::Wanted;
 
-/// Good paths active or, in the mode [`Backup`](Mode::Backup), only the most preferred one
-/// active and the others backup; fading ones demoted or removed, lost ones closed.
-#[derive(Clone, Copy, Debug, Default)]
+/// Of the good paths as many active as the mode has, the others backup; fading ones demoted
+/// or removed, lost ones closed.
+#[derive(Clone, Debug)]
 pub struct ByBelief {
-    /// How the paths are used together.
-    pub mode: Mode,
-    /// What happens to a fading path.
-    pub on_fade: OnFade,
+    tiers: Tiers,
+    on_fade: OnFade,
+}
+
+impl ByBelief {
+    /// An allocator: how the paths are used together, and what happens to a fading path.
+    pub fn new(mode: Mode, on_fade: OnFade) -> ByBelief {
+        ByBelief { tiers: Tiers::new(mode), on_fade }
+    }
 }
 
 impl Allocator for ByBelief {
     fn allocate(&mut self, paths: &[PathInput]) -> Wanted {
-        let on = vec![self.mode == Mode::Aggregate; paths.len()];
-        select_active(paths, &on, self.on_fade).into()
+        select_active(paths, &self.tiers.on(paths), self.on_fade).into()
+    }
+
+    fn review(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Reason> {
+        let inputs: Vec<PathInput> = paths.iter().map(|path| path.input).collect();
+        self.tiers.review(now, &inputs, paths)
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.tiers.next_wakeup()
     }
 }
 
@@ -28,7 +44,6 @@ mod tests {
     use super::*;
     use crate::assess::Belief::{self, Fading, Good, Lost, Stalled, Unknown};
     use crate::path::PathState::{self, Active, Backup, Closed};
-    use alloc::vec::Vec;
 
     fn allocate(on_fade: OnFade, paths: &[(Belief, PathState)]) -> Vec<PathState> {
         let inputs: Vec<_> = paths
@@ -36,7 +51,7 @@ mod tests {
             .enumerate()
             .map(|(i, &(belief, was))| PathInput { belief, was, rank: i as u8, radio: None })
             .collect();
-        ByBelief { mode: Mode::Aggregate, on_fade }.allocate(&inputs).states().to_vec()
+        ByBelief::new(Mode::Aggregate, on_fade).allocate(&inputs).states().to_vec()
     }
 
     #[test]
@@ -68,7 +83,7 @@ mod tests {
     fn allocate_backup(paths: &[(Belief, PathState, u8)]) -> Vec<PathState> {
         let inputs: Vec<_> =
             paths.iter().map(|&(belief, was, rank)| PathInput { belief, was, rank, radio: None }).collect();
-        ByBelief { mode: Mode::Backup, on_fade: OnFade::Backup }.allocate(&inputs).states().to_vec()
+        ByBelief::new(Mode::Backup, OnFade::Backup).allocate(&inputs).states().to_vec()
     }
 
     #[test]

@@ -3,7 +3,10 @@
 //! An allocator receives all paths and the user's demand, but no samples. An actuator
 //! that knows no strategy applies the wanted states.
 
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
+use core::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::assess::throughput::History;
@@ -16,31 +19,65 @@ use crate::wanted::Wanted;
 pub mod adaptive;
 pub mod by_belief;
 pub mod deadline;
+mod fullness;
 pub mod learned;
 pub mod mp_dpa;
 pub mod one_of_radio;
+mod tiers;
 
 /// How the paths are used together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", try_from = "String")]
 pub enum Mode {
     /// Data over every good path at once.
     #[default]
     Aggregate,
     /// Data over the most preferred good path, the others held in reserve.
     Backup,
+    /// The same, and while that path is full, over the next one too.
+    CostFirst,
 }
 
 impl Mode {
     /// All modes.
-    pub const ALL: [Mode; 2] = [Mode::Aggregate, Mode::Backup];
+    pub const ALL: [Mode; 3] = [Mode::Aggregate, Mode::Backup, Mode::CostFirst];
 
     /// The name in configurations and records.
     pub const fn name(self) -> &'static str {
         match self {
             Mode::Aggregate => "aggregate",
             Mode::Backup => "backup",
+            Mode::CostFirst => "cost-first",
         }
+    }
+}
+
+impl FromStr for Mode {
+    type Err = String;
+
+    /// The mode of this name; `handover` is an older word for `backup`.
+    ///
+    /// # Errors
+    /// There is none; the message names those that exist.
+    fn from_str(name: &str) -> Result<Mode, String> {
+        match name {
+            "handover" => Ok(Mode::Backup),
+            "redundant" => {
+                Err("`redundant` is a mode of the tunnel, MPTCP sends each byte over one path; set the tunnel's `mode`"
+                    .into())
+            }
+            _ => Mode::ALL.into_iter().find(|mode| mode.name() == name).ok_or_else(|| {
+                format!("unknown variant `{name}`, expected one of `{}`", Mode::ALL.map(Mode::name).join("`, `"))
+            }),
+        }
+    }
+}
+
+impl TryFrom<String> for Mode {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Mode, String> {
+        name.parse()
     }
 }
 

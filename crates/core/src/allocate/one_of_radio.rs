@@ -17,7 +17,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::{Allocator, Latest, Mode, PathInput, PathSupply, fallback_state, select_active};
+use super::{Allocator, Latest, Mode, PathInput, PathSupply, fallback_state, select_active, tiers::Tiers};
 use crate::assess::{Belief, Reason};
 use crate::path::{OnFade, PathState};
 use crate::time::{Duration, Instant};
@@ -67,6 +67,7 @@ pub struct Params {
 #[derive(Clone, Debug)]
 pub struct OneOfRadio {
     params: Params,
+    tiers: Tiers,
     now: Instant,
     tracks: Vec<Track>,
     serving: Vec<Serving>,
@@ -156,7 +157,8 @@ impl Track {
 impl OneOfRadio {
     /// An allocator without paths.
     pub fn new(params: Params) -> OneOfRadio {
-        OneOfRadio { params, now: Instant::ZERO, tracks: Vec::new(), serving: Vec::new() }
+        let (tiers, now) = (Tiers::new(params.mode), Instant::ZERO);
+        OneOfRadio { params, tiers, now, tracks: Vec::new(), serving: Vec::new() }
     }
 
     fn track(&self, place: usize) -> Track {
@@ -268,8 +270,7 @@ impl OneOfRadio {
         let carries = |place: usize| of(&counted[place]).is_none_or(|first| first == place);
         let places: Vec<usize> = (0..counted.len()).filter(|place| carries(*place)).collect();
         let inputs: Vec<PathInput> = places.iter().map(|place| counted[*place]).collect();
-        let on = alloc::vec![self.params.mode == Mode::Aggregate; inputs.len()];
-        let chosen = select_active(&inputs, &on, OnFade::Backup);
+        let chosen = select_active(&inputs, &self.tiers.on(&inputs), OnFade::Backup);
         let mut states: Vec<PathState> = counted.iter().map(fallback_state).collect();
         for (&place, state) in places.iter().zip(chosen) {
             states[place] = state;
@@ -353,6 +354,9 @@ impl Allocator for OneOfRadio {
         }
         let inputs: Vec<PathInput> = paths.iter().map(|path| path.input).collect();
         let counted = self.counted(&inputs);
+        if let Some(reason) = self.tiers.review(now, &counted, paths) {
+            return Some(reason);
+        }
         let chosen = self.chosen(&counted);
         let states = self.states(&counted, &chosen);
         let changes = |place: &usize| {
@@ -387,7 +391,8 @@ impl Allocator for OneOfRadio {
     fn next_wakeup(&self) -> Option<Instant> {
         let since = self.serving.iter().filter_map(|serving| serving.since);
         let drained = self.tracks.iter().filter(|track| track.stalled.is_some()).filter_map(Track::drained_at);
-        since.map(|since| since + DRAIN).chain(drained).filter(|at| *at > self.now).min()
+        let wakeups = since.map(|since| since + DRAIN).chain(drained).chain(self.tiers.next_wakeup());
+        wakeups.filter(|at| *at > self.now).min()
     }
 }
 

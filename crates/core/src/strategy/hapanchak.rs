@@ -37,6 +37,6 @@ impl Strategy for Params {
     }
 
     fn allocator(&self, mode: Mode) -> Box<dyn Allocator + Send> {
-        Box::new(ByBelief { mode, on_fade: self.on_fade })
+        Box::new(ByBelief::new(mode, self.on_fade))
     }
 }

@@ -43,6 +43,10 @@ impl Strategy for Params {
         threshold::Params::default().assessors(path)
     }
 
+    fn lacks(&self, mode: Mode) -> Option<&'static str> {
+        lacks(mode)
+    }
+
     fn allocator(&self, mode: Mode) -> Box<dyn Allocator + Send> {
         self.settings().allocator(mode, None)
     }
@@ -54,6 +58,11 @@ impl Strategy for Params {
     fn with_tree(&self, tree: Tree) -> Result<Arc<dyn Strategy>, String> {
         self.settings().with(tree)
     }
+}
+
+/// Why a strategy with a tree does not have a mode.
+pub(super) fn lacks(mode: Mode) -> Option<&'static str> {
+    (mode == Mode::CostFirst).then_some("its tree puts the paths in another order than that of their cost")
 }
 
 /// What differs between the strategies with a tree.
@@ -95,6 +104,10 @@ struct Trained {
 impl Strategy for Trained {
     fn assessors(&self, path: &PathSpec) -> Vec<Box<dyn Assessor + Send>> {
         threshold::Params::default().assessors(path)
+    }
+
+    fn lacks(&self, mode: Mode) -> Option<&'static str> {
+        lacks(mode)
     }
 
     fn allocator(&self, mode: Mode) -> Box<dyn Allocator + Send> {

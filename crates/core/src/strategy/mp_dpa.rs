@@ -18,6 +18,10 @@ impl Strategy for Params {
         vec![Box::new(Rate::default())]
     }
 
+    fn lacks(&self, mode: Mode) -> Option<&'static str> {
+        (mode == Mode::CostFirst).then_some("it spares the expensive paths by the deadlines already")
+    }
+
     fn allocator(&self, _: Mode) -> Box<dyn Allocator + Send> {
         Box::new(MpDpa::new(*self))
     }

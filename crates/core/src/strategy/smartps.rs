@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::learned::Settings;
+use super::learned::{self, Settings};
 use super::{Entry, Strategy, threshold};
 use crate::allocate::learned::Pairs;
 use crate::allocate::learned::tree::Tree;
@@ -39,6 +39,10 @@ impl Params {
 impl Strategy for Params {
     fn assessors(&self, path: &PathSpec) -> Vec<Box<dyn Assessor + Send>> {
         threshold::Params::default().assessors(path)
+    }
+
+    fn lacks(&self, mode: Mode) -> Option<&'static str> {
+        learned::lacks(mode)
     }
 
     fn allocator(&self, mode: Mode) -> Box<dyn Allocator + Send> {

@@ -30,6 +30,6 @@ impl Strategy for Params {
     }
 
     fn allocator(&self, mode: Mode) -> Box<dyn Allocator + Send> {
-        Box::new(ByBelief { mode, on_fade: OnFade::Close })
+        Box::new(ByBelief::new(mode, OnFade::Close))
     }
 }

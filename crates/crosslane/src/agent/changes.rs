@@ -41,12 +41,17 @@ impl Driver {
         }))
     }
 
-    pub(super) fn use_mode(&mut self, mode: Mode) -> Done {
+    /// # Errors
+    /// The strategy lacks the mode.
+    pub(super) fn use_mode(&mut self, mode: Mode) -> Result<Done> {
         if self.mode == mode {
-            return self.changed(format!("the mode is {} already", mode.name()));
+            return Ok(self.changed(format!("the mode is {} already", mode.name())));
+        }
+        if let Some(cause) = self.config.lacks(mode) {
+            return Err(Error::usage("requesting from the agent", cause, "choose another mode"));
         }
         self.set_mode(mode, &Reason::plain("mode.request", format!("the mode is {} by request", mode.name())));
-        self.changed(format!("the mode is {}", mode.name()))
+        Ok(self.changed(format!("the mode is {}", mode.name())))
     }
 
     fn set_mode(&mut self, mode: Mode, reason: &Reason) {

@@ -108,7 +108,7 @@ impl PathConfig {
 #[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Service {
-    /// All paths together, or one with the others as backup.
+    /// All paths together, one with the others as backup, or as many as the load needs.
     pub mode: Mode,
     /// Paths by preference; those not named come last, in the order of the file.
     pub prefer: Vec<Spanned<String>>,
@@ -246,7 +246,7 @@ fn read_checked(text: &str) -> Result<Config, Complaint> {
         let cause = format!("`prefer` names {:?}, which is no path", unknown.get_ref());
         return Err((unknown.span().start, cause, "name paths of this file"));
     }
-    let of_keys = [checks::ranges, checks::demands, checks::costs];
+    let of_keys = [checks::ranges, checks::mode, checks::demands, checks::costs];
     let of_sections = [observe::check, unit::check, roadside::check, cam::check, http::check];
     of_keys.into_iter().chain(of_sections).try_for_each(|check| check(&config))?;
     Ok(config)
@@ -267,6 +267,12 @@ impl Config {
     /// Name of the strategy; a gateway has none.
     pub fn strategy_name(&self) -> Option<&str> {
         self.strategy_table.as_ref()?.get_ref().get("name")?.as_str()
+    }
+
+    /// Why the strategy lacks a mode, if it does.
+    pub fn lacks(&self, mode: Mode) -> Option<String> {
+        let why = self.strategy.as_ref()?.lacks(mode)?;
+        Some(format!("strategy `{}` has no mode `{}`: {why}", self.strategy_name()?, mode.name()))
     }
 
     /// Rank of each path in the user's preference, 0 first.
@@ -346,6 +352,22 @@ signal = { hysteresis_db = 4 }
     }
 
     #[test]
+    fn cost_first_is_a_mode_of_strategies_that_do_not_order_the_paths_themselves() {
+        for (strategy, has_it) in [("threshold", true), ("adaptive", true), ("smartps", false), ("deadline", false)] {
+            let text = GOOD.replacen("\"threshold\"\nsignal = { hysteresis_db = 4 }", &format!("{strategy:?}"), 1);
+            let fault = parse(&text.replacen("\"backup\"", "\"cost-first\"", 1)).err();
+            let refused = fault.is_some_and(|fault| fault.line == 16 && fault.cause.contains("no mode `cost-first`"));
+            assert_eq!(refused, !has_it, "{strategy}");
+        }
+    }
+
+    #[test]
+    fn handover_is_an_older_word_for_backup() {
+        let config = parse(&GOOD.replacen("\"backup\"", "\"handover\"", 1)).ok().expect("readable");
+        assert_eq!(config.service.mode, Mode::Backup);
+    }
+
+    #[test]
     fn a_fault_names_its_line_and_what_to_do() {
         let cases = [
             ("rat = \"lte\"", "rat = \"lta\"", 10, "lta"),
@@ -356,6 +378,8 @@ signal = { hysteresis_db = 4 }
             ("hysteresis_db", "hysteresis", 16, "hysteresis"),
             ("stations = [1001]", "stations = [-1]", 5, "-1"),
             ("mode = \"backup\"", "overlap_ms = 2000", 13, "2000"),
+            ("mode = \"backup\"", "mode = \"redundant\"", 13, "of the tunnel"),
+            ("mode = \"backup\"", "mode = \"cheapest\"", 13, "cost-first"),
         ];
         for (good, bad, line, word) in cases {
             let fault = parse(&GOOD.replacen(good, bad, 1)).err().unwrap_or_else(|| panic!("{bad} was accepted"));

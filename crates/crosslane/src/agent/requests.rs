@@ -52,7 +52,7 @@ impl Driver {
             AgentRequest::Connections { after } => Report::Connections(self.connection_page(*after)),
             AgentRequest::Explain(what) => Report::Explanation(self.explain(what)?),
             AgentRequest::Prefer { path, for_s } => Report::Done(self.prefer(path.as_deref(), *for_s)?),
-            AgentRequest::Mode(mode) => Report::Done(self.use_mode(*mode)),
+            AgentRequest::Mode(mode) => Report::Done(self.use_mode(*mode)?),
             AgentRequest::Reload => Report::Done(self.reload()?),
         })
     }

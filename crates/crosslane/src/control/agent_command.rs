@@ -55,7 +55,8 @@ pub struct Prefer {
 /// Which mode is used.
 #[derive(Debug, clap::Args)]
 pub struct UseMode {
-    /// `aggregate`: all good paths carry; `backup`: the most preferred one, with the others in reserve.
+    /// `aggregate`: all good paths carry; `backup`: the most preferred one, with the others in reserve;
+    /// `cost-first`: the same, and the next one too while that one is full.
     #[arg(value_parser = modes())]
     mode: Mode,
     #[command(flatten)]

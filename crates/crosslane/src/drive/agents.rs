@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use crosslane_sim::scenario::{Mode, PathEntry, RoadsideUnit, Scenario, Strategy, TunnelParams};
+use crosslane_sim::scenario::{PathEntry, RoadsideUnit, Scenario, Strategy, TunnelParams};
 use toml::{Table, Value as Toml};
 
 use super::agent_process::AgentProcess;
@@ -117,10 +117,6 @@ fn configuration(scenario: &Scenario, strategy: &Strategy, units: Option<&Roadsi
         }
         Toml::Table(path)
     };
-    let mode = match scenario.service.mode {
-        Mode::Aggregate => "aggregate",
-        Mode::Backup => "backup",
-    };
     let changing = changing_paths(scenario);
     let standing = scenario.paths().into_iter().filter(|path| !changing.contains(path.name));
     let prefer = preference(scenario).into_iter().map(Toml::from).collect();
@@ -129,7 +125,7 @@ fn configuration(scenario: &Scenario, strategy: &Strategy, units: Option<&Roadsi
     let section = |entries: Vec<(&str, Toml)>| {
         Toml::Table(entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect())
     };
-    let mut service = vec![("mode", mode.into()), ("prefer", Toml::Array(prefer))];
+    let mut service = vec![("mode", scenario.service.mode.name().into()), ("prefer", Toml::Array(prefer))];
     if scenario.traffic.kind.deadlines().is_some() {
         let costs = scenario.service.cost_per_gb.iter().map(|(name, cost)| (name.clone(), (*cost).into()));
         service.extend([("demands", DEMANDS.into()), ("cost_per_gb", Toml::Table(costs.collect()))]);

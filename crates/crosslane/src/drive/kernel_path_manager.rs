@@ -27,7 +27,7 @@ pub fn prepare_vehicle(scenario: &Scenario, strategy: &Strategy, addresses: &[Ip
             let slotted = scenario.slotted_paths();
             let paths = scenario.paths().into_iter().zip(addresses).enumerate();
             for (place, (_, &address)) in paths.filter(|(_, (path, _))| !slotted.contains(path.name)) {
-                let backup = scenario.service.mode == Mode::Backup && place != preferred;
+                let backup = scenario.service.mode != Mode::Aggregate && place != preferred;
                 let endpoint = Endpoint { backup, ..Endpoint::subflow(address) };
                 socket.add(&endpoint).map_err(Error::reported)?;
             }

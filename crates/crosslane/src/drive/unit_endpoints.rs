@@ -103,7 +103,7 @@ impl Endpoints<'_> {
             return self.testbed.set_up(place, false);
         }
         self.testbed.set_up(place, true)?;
-        let backup = self.scenario.service.mode == Mode::Backup && path != self.scenario.preferred_path();
+        let backup = self.scenario.service.mode != Mode::Aggregate && path != self.scenario.preferred_path();
         let endpoint = Endpoint { id: Some(id), backup, ..Endpoint::subflow(vehicle_address(place).into()) };
         self.socket.add(&endpoint).map_err(Error::reported)
     }

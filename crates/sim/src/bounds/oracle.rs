@@ -70,7 +70,7 @@ impl Foresight {
             let future = place.map(|place| futures[place].clone()).unwrap_or_default();
             vec![Box::new(Oracle::new(future, params))]
         };
-        let allocator = ByBelief { mode, on_fade: params.on_fade };
+        let allocator = ByBelief::new(mode, params.on_fade);
         Agent::of(paths, ranks, Box::new(assessors), Box::new(allocator), actuators)
     }
 }

@@ -1,7 +1,7 @@
 //! Scenarios and strategies that only one of the two engines supports.
 
-use super::base::{Base, Engines, catalog};
-use super::{Congestion, Scenario, ScenarioError, Strategy};
+use super::base::{self, Base, Engines, catalog};
+use super::{Congestion, Scenario, ScenarioError, Strategy, TunnelParams};
 
 /// Engine of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Scenario {
     }
 
     /// Checks that this engine supports the strategy, and that the strategy
-    /// supports the traffic.
+    /// supports the mode and the traffic.
     ///
     /// # Errors
     /// Names the strategy.
@@ -37,6 +37,7 @@ impl Scenario {
             let what = format!("strategy `{}` needs deadlines, and the traffic has none", strategy.name);
             return Err(self.lines.error("traffic", what, "make it of kind `deadline`, or choose another strategy"));
         }
+        self.check_mode(strategy)?;
         if let Some((radio, _)) =
             self.tunnelled_radio().filter(|_| strategy.is_tunnel() || strategy.base.is_peer_tunnel())
         {
@@ -71,6 +72,18 @@ impl Scenario {
         let known = known.map(Base::name).collect::<Vec<_>>().join(", ");
         let remedy = format!("use that command, or choose for `crosslane {command}` from {known}");
         Err(self.lines.error("strategy", what, remedy))
+    }
+
+    fn check_mode(&self, strategy: &Strategy) -> Result<(), ScenarioError> {
+        let entry = match strategy.base {
+            Base::Agent(entry) => Some(entry),
+            Base::Tunnel => base::read::<TunnelParams>(&strategy.parameters).ok().map(|tunnel| tunnel.steer.0),
+            _ => None,
+        };
+        let mode = self.service.mode;
+        let Some(why) = entry.and_then(|entry| entry.lacks(mode)) else { return Ok(()) };
+        let what = format!("strategy `{}` has no mode `{}`: {why}", strategy.name, mode.name());
+        Err(self.lines.error("service.mode", what, "choose another mode, or another strategy"))
     }
 
     /// A key that only the simulator supports, and the reason.

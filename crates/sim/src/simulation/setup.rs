@@ -67,7 +67,7 @@ fn controller(
         Base::Single => Ok(Controller::None),
         Base::Kernel | Base::KernelTuned => {
             let preferred = scenario.preferred_path();
-            let is_backup = |path: PathId| scenario.service.mode == Mode::Backup && path != preferred;
+            let is_backup = |path: PathId| scenario.service.mode != Mode::Aggregate && path != preferred;
             let backups = scenario.paths().into_iter().map(|path| is_backup(path.id)).collect();
             Ok(Controller::Kernel(KernelPathManager::new(paths, backups)))
         }

@@ -28,6 +28,14 @@ pub(super) fn ranges(config: &Config) -> Result<(), Complaint> {
     }
 }
 
+pub(super) fn mode(config: &Config) -> Result<(), Complaint> {
+    let Some(table) = &config.strategy_table else { return Ok(()) };
+    match config.lacks(config.service.mode) {
+        Some(cause) => Err((table.span().start, cause, "choose another mode, or another strategy")),
+        None => Ok(()),
+    }
+}
+
 pub(super) fn demands(config: &Config) -> Result<(), Complaint> {
     let Some(name) = &config.service.demands else {
         if let Some(group) = &config.service.demands_group {
