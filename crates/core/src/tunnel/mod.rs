@@ -262,10 +262,12 @@ impl<P: Clone> Tunnel<P> {
 
     fn report(&mut self, now: Instant) {
         let over = self.report_paths.choose(now, self.mode, &self.paths);
-        let paths = self.paths.report(now);
-        let message = self.header().message(Body::Report { peer_epoch: self.peer.epoch(), paths });
-        for path in over {
-            self.outbox.outputs.push_back(Output::Message { path, number: None, message: message.clone() });
+        let (peer_epoch, all) = (self.peer.epoch(), self.paths.report(now));
+        for (place, path) in over.enumerate() {
+            // The return path is a part of the RTT, so it remains the same: the second reports on itself only.
+            let paths = all.iter().filter(|report| place == 0 || report.path == path).cloned().collect();
+            let message = self.header().message(Body::Report { peer_epoch, paths });
+            self.outbox.outputs.push_back(Output::Message { path, number: None, message });
         }
     }
 
@@ -305,8 +307,9 @@ impl<P: Clone> Tunnel<P> {
         match message.body {
             Body::Probe | Body::MtuProbe(_) if number.is_some() => {
                 self.paths.request_feedback(now, path);
-                let is_follower = !self.is_initiator;
-                self.paths.get_mut(path).into_iter().for_each(|path| path.sender.answer_probe(now, is_follower));
+                if !self.is_initiator {
+                    self.paths.get_mut(path).into_iter().for_each(|path| path.sender.answer_probe(now));
+                }
             }
             Body::Report { peer_epoch, paths } => {
                 paths.iter().filter(|_| follows).for_each(|report| self.paths.follow(report));

@@ -19,7 +19,7 @@ pub(super) const NEGLIGIBLE_DELAY_US: i64 = 15_000;
 /// Maximum delay difference of the paths that counts, in µs.
 const MAX_DELAY_DIFFERENCE_US: i64 = 150_000;
 
-/// Keepalive interval of a path that is not in use: with all headers 0.8 MB an hour in both directions.
+/// Keepalive interval of a path that is not in use: with all headers 0.7 MB an hour in both directions.
 pub const KEEPALIVE: Duration = Duration::from_secs(2);
 /// The same of a path whose bytes cost money: below the 30 s after which some NATs drop a mapping (RFC 4787,
 /// section 4.3, requires 2 minutes).

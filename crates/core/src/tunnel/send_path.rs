@@ -41,8 +41,6 @@ const UNUSED_AFTER: Duration = Duration::from_secs(10);
 
 /// A path is in use until this time after a packet, sent or received.
 const IN_USE: Duration = Duration::from_secs(5);
-/// A path in use on which nothing was sent for this time is probed if the peer probes it.
-const QUIET_IN_USE: Duration = Duration::from_millis(100);
 
 /// The sending side of a path.
 #[derive(Debug)]
@@ -354,13 +352,11 @@ impl<P> SendPath<P> {
         self.liveness.probe_at(&self.observed()).is_some_and(|at| now >= at)
     }
 
-    /// The peer probed the path. Unless packets show it anyway, a probe shows whether the path delivers in this
-    /// direction too: soon if the path is in use, since the peer may miss reports; else only at the follower,
-    /// so that the initiator sets the interval of keepalives.
-    pub(super) fn answer_probe(&mut self, now: Instant, is_follower: bool) {
-        let quiet_for = if self.is_in_use() { QUIET_IN_USE } else { KEEPALIVE_IN_USE };
-        let is_quiet = self.in_flight.oldest_sent().is_none() && now >= self.in_flight.last_sent + quiet_for;
-        self.liveness.probe_wanted |= is_quiet && (is_follower || self.is_in_use());
+    /// The initiator probed the path: unless packets show it anyway, a probe shows whether the path delivers in
+    /// this direction too. So the initiator sets the interval of keepalives.
+    pub(super) fn answer_probe(&mut self, now: Instant) {
+        let is_quiet = self.in_flight.oldest_sent().is_none() && now >= self.in_flight.last_sent + KEEPALIVE_IN_USE;
+        self.liveness.probe_wanted |= is_quiet;
     }
 
     /// Records that a probe was sent.

@@ -1,7 +1,6 @@
 //! What a path costs that carries nothing, and that it is known alive meanwhile.
 
 use super::*;
-extern crate std; // TMP
 
 /// Two links of 10 Mbit/s, of 30 and 20 ms. Modes that follow the order prefer the first.
 const LINKS: [(f64, f64, f64); 2] = [(10.0, 30.0, 0.0), (10.0, 20.0, 0.0)];
@@ -60,7 +59,6 @@ fn a_path_that_carries_nothing_costs_less_than_a_megabyte_an_hour() {
     // Aggregate uses the path of the lower delay.
     for (mode, reserve) in [(Mode::Standby, 1), (Mode::CheapestFirst, 1), (Mode::Aggregate, 0)] {
         let mb = cost_of_the_reserve(Testbed::new(mode, &LINKS), reserve);
-        std::eprintln!("TMP {mode:?} {mb}");
         assert!((0.3..1.0).contains(&mb), "{mode:?}: {mb} MB");
     }
 }
@@ -77,7 +75,6 @@ fn a_backup_path_costs_less_than_a_megabyte_an_hour() {
 #[test]
 fn a_path_with_a_price_costs_less_than_a_tenth_of_a_megabyte_an_hour() {
     let mb = cost_of_the_reserve(with_keepalive(Mode::Standby, KEEPALIVE_PRICED), 1);
-    std::eprintln!("TMP price {mb}");
     assert!((0.03..0.1).contains(&mb), "{mb} MB");
 }
 
@@ -88,7 +85,6 @@ fn an_idle_tunnel_costs_less_than_a_third_of_a_megabyte_an_hour_on_each_path() {
         talk(&mut testbed, BOTH, at_s(5));
         testbed.run_until(at_s(20));
         let mb = mb_an_hour(&mut testbed, path, |testbed| testbed.run_until(at_s(3620)));
-        std::eprintln!("TMP idle {path} {mb}");
         assert!(mb < [0.33, 0.1][usize::from(path)], "path {path}: {mb} MB");
     }
 }
@@ -117,8 +113,8 @@ fn a_reserve_that_was_idle_for_long_takes_over_as_fast_as_one_just_used() {
     for flows in [&[UP][..], &[DOWN], BOTH] {
         for dead in [&[up][..], &[down], &[up, down]] {
             let [soon, late] = [1, 30].map(|after_s| worst_at_failover(flows, dead, after_s));
-            std::eprintln!("TMP {flows:?} {dead:?}: {soon:.1} ms, {late:.1} ms");
-            assert!(late < 1e9 || late < 230.0 && late < soon + 30.0, "{flows:?} {dead:?}: {soon} ms, then {late} ms");
+            // RTT and feedback timeout, and the delay of the reserve.
+            assert!(soon < 120.0 && late < 120.0, "{flows:?} {dead:?}: {soon} ms, then {late} ms");
         }
     }
 }
@@ -134,8 +130,7 @@ fn the_path_that_carries_again_after_a_long_silence_is_left_as_fast() {
     for flow in [1, 2] {
         let (delays, lost) = testbed.delays(flow, 110_000, 125_000);
         assert_eq!(lost, 0);
-        std::eprintln!("TMP silence {flow} {:?}", delays.last());
-        assert!(delays.last().is_some_and(|max_ms| *max_ms < 230.0), "{:?} ms", delays.last());
+        assert!(delays.last().is_some_and(|max_ms| *max_ms < 120.0), "{:?} ms", delays.last());
     }
 }
 
