@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::Mode;
-use super::paths::Paths;
+use super::paths::{Path, Paths};
 use super::send_path::Liveness;
 use crate::path::{PathId, PathState};
 use crate::time::{Duration, Instant};
@@ -23,8 +23,8 @@ pub(super) struct ReportPaths {
 impl ReportPaths {
     /// The paths of the next report. The first is, of the active paths that are up, the most preferred one if
     /// the mode follows their order, else the one with the lowest RTT of those in use. At intervals there is a
-    /// second one, in rotation, of those that the report has news of, so that feedback never depends on one
-    /// path for long, and a path that carries nothing carries the reports on its own probes only.
+    /// second one, in rotation, of those in use or that the report has news of, so that feedback never depends
+    /// on one path for long, and a path that carries nothing carries the reports on its own probes only.
     pub(super) fn choose<P>(
         &mut self,
         now: Instant,
@@ -39,7 +39,8 @@ impl ReportPaths {
             (liveness != Liveness::Up, !is_active, rank, liveness, path.sender.rtt.smoothed(), *id)
         });
         let first = ranked.first().map(|(id, _)| *id);
-        let others = ranked.iter().skip(1).filter(|(_, path)| path.receiver.has_news()).map(|(id, _)| *id);
+        let counts = |path: &Path<P>| path.sender.is_in_use() || path.receiver.has_news();
+        let others = ranked.iter().skip(1).filter(|(_, path)| counts(path)).map(|(id, _)| *id);
         let others: Vec<PathId> = others.collect();
         let second = others.get(usize::from(self.reports / REPORTS_PER_TURN) % others.len().max(1)).copied();
         let second = second.filter(|_| now.since(self.last_second) >= MIN_SECOND_INTERVAL);

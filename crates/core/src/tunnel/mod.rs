@@ -236,7 +236,7 @@ impl<P: Clone> Tunnel<P> {
     fn send_on(&mut self, now: Instant, path: PathId, copy: &Retransmittable<P>, is_kept: bool) {
         let Some(at) = self.paths.get_mut(path) else { return };
         self.outbox.packet(now, path, at, copy, is_kept);
-        (at.sender.last_carried, at.sender.last_used) = (now, now);
+        (at.sender.last_carried, at.sender.last_used) = (now, Some(now));
     }
 
     /// Sends copies on recovering paths, which must show that they deliver; mode redundant has done so.
@@ -264,8 +264,9 @@ impl<P: Clone> Tunnel<P> {
         let over = self.report_paths.choose(now, self.mode, &self.paths);
         let (peer_epoch, all) = (self.peer.epoch(), self.paths.report(now));
         for (place, path) in over.enumerate() {
-            // The return path is a part of the RTT, so it remains the same: the second reports on itself only.
-            let paths = all.iter().filter(|report| place == 0 || report.path == path).cloned().collect();
+            // The return path is a part of the RTT: one that is not in use returns only the feedback on itself.
+            let returns_all = place == 0 || self.paths.get(path).is_some_and(|path| path.sender.is_in_use());
+            let paths = all.iter().filter(|report| returns_all || report.path == path).cloned().collect();
             let message = self.header().message(Body::Report { peer_epoch, paths });
             self.outbox.outputs.push_back(Output::Message { path, number: None, message });
         }
@@ -280,7 +281,7 @@ impl<P: Clone> Tunnel<P> {
         self.paths.add(now, key.path);
         self.last_busy = now;
         self.note_received(now, key.path, number, bytes);
-        self.paths.get_mut(key.path).into_iter().for_each(|path| path.sender.last_used = now);
+        self.paths.get_mut(key.path).into_iter().for_each(|path| path.sender.last_used = Some(now));
         self.reorder.take(now, key, packet, self.paths.active_paths(self.peer.retransmits));
     }
 

@@ -64,12 +64,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// One error message with the remedy.
-    pub fn start(
-        config: &TunnelConfig,
-        ranks: Vec<u8>,
-        keepalives: Vec<Duration>,
-        clock: Clock,
-    ) -> Result<DataPlane> {
+    pub fn start(config: &TunnelConfig, ranks: Vec<u8>, keepalives: Vec<Duration>, clock: Clock) -> Result<DataPlane> {
         let plan = plan(config, ranks, keepalives)?;
         let listen =
             config.listen.as_ref().map(|listen| bind(*listen.get_ref(), None, config.rfc8086_only)).transpose()?;

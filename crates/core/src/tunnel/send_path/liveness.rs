@@ -254,7 +254,13 @@ mod tests {
 
     /// A path with a packet in flight since 1 s, and nothing sent since.
     fn observed(rtt: &Rtt) -> Observed {
-        Observed { rtt: *rtt, oldest_sent: Some(at(1000)), last_sent: at(1000), keepalive: KEEPALIVE_IN_USE, is_closed: false }
+        Observed {
+            rtt: *rtt,
+            oldest_sent: Some(at(1000)),
+            last_sent: at(1000),
+            keepalive: KEEPALIVE_IN_USE,
+            is_closed: false,
+        }
     }
 
     fn up() -> LivenessMonitor {
