@@ -236,7 +236,7 @@ impl<P: Clone> Tunnel<P> {
     fn send_on(&mut self, now: Instant, path: PathId, copy: &Retransmittable<P>, is_kept: bool) {
         let Some(at) = self.paths.get_mut(path) else { return };
         self.outbox.packet(now, path, at, copy, is_kept);
-        (at.sender.last_carried, at.sender.last_used) = (now, Some(now));
+        (at.sender.last_carried, at.sender.last_used) = (now, now);
     }
 
     /// Sends copies on recovering paths, which must show that they deliver; mode redundant has done so.
@@ -281,7 +281,7 @@ impl<P: Clone> Tunnel<P> {
         self.paths.add(now, key.path);
         self.last_busy = now;
         self.note_received(now, key.path, number, bytes);
-        self.paths.get_mut(key.path).into_iter().for_each(|path| path.sender.last_used = Some(now));
+        self.paths.get_mut(key.path).into_iter().for_each(|path| path.sender.last_used = now);
         self.reorder.take(now, key, packet, self.paths.active_paths(self.peer.retransmits));
     }
 

@@ -60,8 +60,8 @@ pub(super) struct SendPath<P> {
     liveness: LivenessMonitor,
     /// When it last carried a packet that no other path carried too.
     pub last_carried: Instant,
-    /// When it last carried a packet in either direction, if ever.
-    pub last_used: Option<Instant>,
+    /// When it last carried a packet in either direction; before any, the start.
+    pub last_used: Instant,
     /// Keepalive interval while it is not in use.
     pub keepalive: Duration,
 }
@@ -82,7 +82,7 @@ impl<P> SendPath<P> {
             pacer: Pacer::new(now),
             liveness: LivenessMonitor::new(now),
             last_carried: now,
-            last_used: None,
+            last_used: now,
             keepalive: KEEPALIVE_IN_USE,
         }
     }
@@ -312,7 +312,7 @@ impl<P> SendPath<P> {
 
     /// Whether it carried a packet lately, in either direction: what was sent since are probes.
     pub(super) fn is_in_use(&self) -> bool {
-        self.last_used.is_some_and(|used| self.in_flight.last_sent.since(used) < IN_USE)
+        self.in_flight.last_sent.since(self.last_used) < IN_USE
     }
 
     fn observed(&self) -> Observed {
