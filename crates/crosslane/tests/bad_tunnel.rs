@@ -46,13 +46,6 @@ const TUNNELS: &[(&str, &str, &str, &str)] = &[
     (GATEWAY, "listen = \"127.0.0.1:4760\"\n", "", "line 1: [tunnel] does not define its role; a vehicle has"),
     (VEHICLE, "gateway =", "mtu = 500\ngateway =", "line 8: an MTU of 500; give 576 to 9216"),
     (
-        VEHICLE,
-        "gateway =",
-        "keepalive_s = 0\ngateway =",
-        "line 8: a keepalive every 0 s; give 0.1 to 30: some NATs drop",
-    ),
-    (VEHICLE, "gateway =", "keepalive_s = 31\ngateway =", "line 8: a keepalive every 31 s; give 0.1 to 30: some NATs"),
-    (
         GATEWAY,
         "listen",
         "mtu = 1300\nlisten",

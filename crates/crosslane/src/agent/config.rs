@@ -4,12 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use crosslane_core::allocate::Mode;
 use crosslane_core::path::{PathId, PathSpec, Rat};
 use crosslane_core::strategy::Strategy;
-use crosslane_core::tunnel::KEEPALIVE_PRICED;
 use crosslane_sim::input::renamed_keys::renew;
 use serde::Deserialize;
 use toml::Spanned;
@@ -280,17 +278,6 @@ impl Config {
         self.paths.iter().enumerate().map(place).map(|rank| rank as u8).collect()
     }
 
-    /// Keepalive interval of each path of the tunnel while it carries nothing: longer where bytes cost money.
-    pub fn keepalives(&self, tunnel: &TunnelConfig) -> Vec<Duration> {
-        let keepalive = Duration::from_secs_f64(*tunnel.keepalive_s.get_ref());
-        let costs = |name: &str| self.service.cost_per_gb.get(name).is_some_and(|cost| *cost.get_ref() > 0.0);
-        let of_path = |path: &Spanned<PathConfig>| match costs(&path.get_ref().name) {
-            true => keepalive.max(KEEPALIVE_PRICED),
-            false => keepalive,
-        };
-        self.paths.iter().map(of_path).collect()
-    }
-
     /// Rank of the roadside units: their place in the user's preference, or after every path.
     pub fn unit_rank(&self) -> u8 {
         let preferred = self.service.prefer.iter().position(|name| name.get_ref() == UNITS);
@@ -356,15 +343,6 @@ signal = { hysteresis_db = 4 }
         };
         assert_eq!(unit_costs("cost_per_gb = { lte = 1, its-g5 = 2.5 }"), [2.5e-9, 1e-9]);
         assert_eq!(unit_costs(""), [1.0, 0.0]);
-    }
-
-    #[test]
-    fn a_path_with_a_price_has_a_longer_keepalive_interval() {
-        let table = "[tunnel]\naddress = [\"10.0.0.2/24\"]\ngateway = \"192.0.2.1:1\"\nencryption = \"none\"\nkeepalive_s = 5\n";
-        let text = GOOD.replacen("prefer", "cost_per_gb = { lte = 0, its-g5 = 2.5 }\nprefer", 1) + table;
-        let config = parse(&text).unwrap_or_else(|fault| panic!("line {}: {}", fault.line, fault.cause));
-        let tunnel = config.tunnel.as_ref().expect("a tunnel").get_ref();
-        assert_eq!(config.keepalives(tunnel), [25, 5].map(Duration::from_secs));
     }
 
     #[test]

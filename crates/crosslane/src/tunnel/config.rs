@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use crosslane_core::tunnel::wire::overhead::Overhead;
-use crosslane_core::tunnel::{Encryption, KEEPALIVE, Mode};
+use crosslane_core::tunnel::{Encryption, Mode};
 use ipnet::IpNet;
 use serde::Deserialize;
 use toml::Spanned;
@@ -17,8 +17,6 @@ use crate::tun::check_name;
 
 /// Valid path MTUs (RFC 791, RFC 8200 and jumbo frames).
 const MTUS: std::ops::RangeInclusive<u32> = 576..=9216;
-/// Valid keepalive intervals, in s.
-const KEEPALIVES_S: std::ops::RangeInclusive<f64> = 0.1..=30.0;
 /// Remedy for an invalid or wrong public key.
 const PUBLIC_KEY_REMEDY: &str = "give what `crosslane keygen --public FILE` prints for the peer's key";
 /// Maximum number of vehicles of one gateway.
@@ -58,9 +56,6 @@ pub struct TunnelConfig {
     /// Longest IP packet that any path may carry, in bytes.
     #[serde(default = "mtu")]
     pub mtu: Spanned<u32>,
-    /// Keepalive interval of a path that carries nothing, in s; the vehicle's choice holds for both endpoints.
-    #[serde(default = "keepalive_s")]
-    pub keepalive_s: Spanned<f64>,
     /// The vehicles of a gateway.
     #[serde(default, rename = "vehicle")]
     pub vehicles: Vec<Spanned<VehicleConfig>>,
@@ -85,11 +80,6 @@ pub fn interface() -> String {
 
 fn mtu() -> Spanned<u32> {
     Spanned::new(0..0, 1500)
-}
-
-/// Default keepalive interval.
-pub fn keepalive_s() -> Spanned<f64> {
-    Spanned::new(0..0, KEEPALIVE.as_secs_f64())
 }
 
 /// An address and the length of its prefix, as `10.0.0.1/24`.
@@ -146,11 +136,6 @@ impl TunnelConfig {
         }
         if !MTUS.contains(self.mtu.get_ref()) {
             return Err((self.mtu.span().start, format!("an MTU of {}", self.mtu.get_ref()), "give 576 to 9216"));
-        }
-        if !KEEPALIVES_S.contains(self.keepalive_s.get_ref()) {
-            let cause = format!("a keepalive every {} s", self.keepalive_s.get_ref());
-            let remedy = "give 0.1 to 30: some NATs drop the mapping of a path that is silent for longer";
-            return Err((self.keepalive_s.span().start, cause, remedy));
         }
         self.check_addresses()?;
         self.check_vehicles()?;

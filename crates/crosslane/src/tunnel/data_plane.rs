@@ -59,13 +59,12 @@ struct Shared {
 
 impl DataPlane {
     /// Creates the interface and starts the threads, in the network namespace of this
-    /// thread. `ranks` are the paths' places in the user's preference, `keepalives` their keepalive intervals
-    /// while they carry nothing (2 s for those without).
+    /// thread. `ranks` are the paths' places in the user's preference.
     ///
     /// # Errors
     /// One error message with the remedy.
-    pub fn start(config: &TunnelConfig, ranks: Vec<u8>, keepalives: Vec<Duration>, clock: Clock) -> Result<DataPlane> {
-        let plan = plan(config, ranks, keepalives)?;
+    pub fn start(config: &TunnelConfig, ranks: Vec<u8>, clock: Clock) -> Result<DataPlane> {
+        let plan = plan(config, ranks)?;
         let listen =
             config.listen.as_ref().map(|listen| bind(*listen.get_ref(), None, config.rfc8086_only)).transpose()?;
         let device = Device::open(&config.device())?;
@@ -195,7 +194,7 @@ fn bind(address: SocketAddr, interface: Option<&str>, rfc8086_only: bool) -> Res
     Ok(Arc::new(socket))
 }
 
-fn plan(config: &TunnelConfig, ranks: Vec<u8>, keepalives: Vec<Duration>) -> Result<Plan> {
+fn plan(config: &TunnelConfig, ranks: Vec<u8>) -> Result<Plan> {
     let at = config.gateway_address()?;
     let gateway = PeerPlan { name: "gateway".into(), prefixes: Vec::new(), at };
     let vehicles = config.vehicles.iter().map(|vehicle| {
@@ -210,7 +209,6 @@ fn plan(config: &TunnelConfig, ranks: Vec<u8>, keepalives: Vec<Duration>) -> Res
         is_initiator: at.is_some(),
         mode: config.mode,
         ranks,
-        keepalives,
         overhead: config.overhead(),
         mtu: config.inner_mtu(),
         addresses: config.address.iter().map(|prefix| prefix.get_ref().0.addr()).collect(),

@@ -90,7 +90,6 @@ impl Endpoint {
             }
             let mut tunnel = Tunnel::new(setup(place));
             tunnel.probe_mtu_up_to(plan.mtu + plan.overhead.around_packet());
-            tunnel.set_keepalives(&plan.keepalives);
             PeerEngine::Multipath(Box::new(Mutex::new(tunnel)))
         };
         let peers = plan.peers.into_iter().enumerate();

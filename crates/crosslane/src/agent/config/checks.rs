@@ -70,8 +70,8 @@ pub(super) fn costs(config: &Config) -> Result<(), Complaint> {
         }
     }
     let place = first.span().start;
-    if service.demands.is_none() && config.tunnel.is_none() {
-        let cause = "paths have a price, but neither `demands` nor [tunnel] is set".into();
+    if service.demands.is_none() {
+        let cause = "paths have a price, but `demands` is not set".into();
         return Err((place, cause, "set `demands`, or remove `cost_per_gb`"));
     }
     if let Some(path) = names.iter().find(|name| !service.cost_per_gb.contains_key(**name)) {

@@ -13,7 +13,7 @@ use toml::Spanned;
 use super::checks::Complaint;
 use super::{Config, MAX_PATHS, UNITS};
 use crate::tun::check_name;
-use crate::tunnel::config::{Prefix, TunnelConfig, has_port, keepalive_s};
+use crate::tunnel::config::{Prefix, TunnelConfig, has_port};
 use crate::tunnel::security::PublicKey;
 
 /// Maximum number of units.
@@ -150,7 +150,6 @@ impl RoadsideConfig {
             encryption: Encryption::default(),
             rfc8086_only: false,
             mtu: Spanned::new(0..0, mtu.clamp(TUNNEL_MTUS.0, TUNNEL_MTUS.1)),
-            keepalive_s: keepalive_s(),
             vehicles: Vec::new(),
         }
     }

@@ -3,7 +3,6 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use crosslane_core::path::PathId;
 use crosslane_core::tunnel::wire::overhead::Overhead;
@@ -48,8 +47,6 @@ pub struct Plan {
     pub mode: Mode,
     /// Place of each path in the user's preference, 0 first.
     pub ranks: Vec<u8>,
-    /// Keepalive interval of each path while it carries nothing; 2 s for a path without.
-    pub keepalives: Vec<Duration>,
     /// The headers that the tunnel adds.
     pub overhead: Overhead,
     /// Longest inner packet, in bytes.
