@@ -86,7 +86,9 @@ mod tests {
     fn a_report_without_news_of_an_unused_path_does_not_go_over_it() {
         let mut paths = four_paths();
         // Their last packets are probes.
-        paths.iter_mut().for_each(|(_, path)| drop(path.sender.send(Instant::from_millis(6000), 92, None)));
+        for (_, path) in paths.iter_mut() {
+            path.sender.send(Instant::from_millis(6000), 92, None);
+        }
         let mut choice = ReportPaths::default();
         let mut chosen = |ms, paths: &Paths<u8>| -> Vec<u8> {
             choice.choose(Instant::from_millis(ms), Mode::Aggregate, paths).map(|path| path.0).collect()
