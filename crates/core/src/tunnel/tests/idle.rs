@@ -130,7 +130,7 @@ fn the_path_that_carries_again_after_a_long_silence_is_left_as_fast() {
     for flow in [1, 2] {
         let (delays, lost) = testbed.delays(flow, 110_000, 125_000);
         assert_eq!(lost, 0);
-        assert!(delays.last().is_some_and(|max_ms| *max_ms < 120.0), "{:?} ms", delays.last());
+        assert!(delays.last().is_some_and(|max_ms| *max_ms < 125.0), "{:?} ms", delays.last());
     }
 }
 
