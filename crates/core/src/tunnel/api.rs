@@ -44,6 +44,11 @@ impl Mode {
     /// All modes.
     pub const ALL: [Mode; 5] = [Mode::Aggregate, Mode::Redundant, Mode::Standby, Mode::CheapestFirst, Mode::PerFlow];
 
+    /// Whether the order of the paths decides which one carries.
+    pub(super) fn follows_order(self) -> bool {
+        matches!(self, Mode::Standby | Mode::CheapestFirst)
+    }
+
     /// The name in configurations, records and commands.
     pub fn name(self) -> &'static str {
         match self {

@@ -2,7 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::paths::Paths;
+use super::Mode;
+use super::paths::{Path, Paths};
 use super::send_path::Liveness;
 use crate::path::{PathId, PathState};
 use crate::time::{Duration, Instant};
@@ -20,23 +21,33 @@ pub(super) struct ReportPaths {
 }
 
 impl ReportPaths {
-    /// The paths of the next report: the active path with the lowest RTT that is up, and at intervals a
-    /// second path in rotation, so that feedback never depends on one path for long.
-    pub(super) fn choose<P>(&mut self, now: Instant, paths: &Paths<P>) -> impl Iterator<Item = PathId> + use<P> {
+    /// The paths of the next report. The first is, of the active paths that are up, the most preferred one if
+    /// the mode follows their order, else the one with the lowest RTT of those in use. At intervals there is a
+    /// second one, in rotation, of those in use or that the report has news of, so that feedback never depends
+    /// on one path for long, and a path that carries nothing carries the reports on its own probes only.
+    pub(super) fn choose<P>(
+        &mut self,
+        now: Instant,
+        mode: Mode,
+        paths: &Paths<P>,
+    ) -> impl Iterator<Item = PathId> + use<P> {
         self.reports = self.reports.wrapping_add(1);
-        let open = paths.iter().map(|(id, path)| (id, &path.sender)).filter(|(_, sender)| sender.is_open());
-        let mut ranked: Vec<_> = open.collect();
-        ranked.sort_unstable_by_key(|(id, sender)| {
-            let (liveness, is_active) = (sender.liveness(), sender.wanted_state == PathState::Active);
-            (liveness != Liveness::Up, !is_active, liveness, sender.rtt.smoothed(), *id)
+        let mut ranked: Vec<_> = paths.iter().filter(|(_, path)| path.sender.is_open()).collect();
+        ranked.sort_unstable_by_key(|(id, path)| {
+            let (liveness, is_active) = (path.sender.liveness(), path.sender.wanted_state == PathState::Active);
+            let rank = if mode.follows_order() { paths.order.rank(*id) } else { u8::from(!path.sender.is_in_use()) };
+            (liveness != Liveness::Up, !is_active, rank, liveness, path.sender.rtt.smoothed(), *id)
         });
-        let others = ranked.len().max(2) - 1;
-        let second = ranked.get(usize::from(self.reports / REPORTS_PER_TURN) % others + 1);
-        let second = second.filter(|_| now.since(self.last_second) >= MIN_SECOND_INTERVAL).map(|(id, _)| *id);
+        let first = ranked.first().map(|(id, _)| *id);
+        let counts = |path: &Path<P>| path.sender.is_in_use() || path.receiver.has_news();
+        let others = ranked.iter().skip(1).filter(|(_, path)| counts(path)).map(|(id, _)| *id);
+        let others: Vec<PathId> = others.collect();
+        let second = others.get(usize::from(self.reports / REPORTS_PER_TURN) % others.len().max(1)).copied();
+        let second = second.filter(|_| now.since(self.last_second) >= MIN_SECOND_INTERVAL);
         if second.is_some() {
             self.last_second = now;
         }
-        ranked.first().map(|(id, _)| *id).into_iter().chain(second)
+        first.into_iter().chain(second)
     }
 }
 
@@ -45,20 +56,58 @@ mod tests {
     use super::*;
     use crate::tunnel::path_order::PathOrder;
 
+    const NOW: Instant = Instant::ZERO;
+
+    fn four_paths() -> Paths<u8> {
+        let mut paths: Paths<u8> = Paths::new(PathOrder::new(&[]));
+        (0..4).for_each(|path| paths.add(NOW, PathId(path)));
+        paths
+    }
+
     #[test]
     fn a_report_goes_over_the_first_path_and_at_intervals_over_each_other_one() {
-        let mut paths: Paths<u8> = Paths::new(PathOrder::new(&[]));
-        (0..4).for_each(|path| paths.add(Instant::ZERO, PathId(path)));
-        paths.set_wanted(Instant::ZERO, [PathState::Backup, PathState::Active, PathState::Active, PathState::Closed]);
+        let mut paths = four_paths();
+        paths.set_wanted(NOW, [PathState::Backup, PathState::Active, PathState::Active, PathState::Closed]);
+        paths.request_feedback_on_all(NOW);
         let mut choice = ReportPaths::default();
         let mut seconds = Vec::new();
         for ms in 0..200 {
-            let chosen: Vec<u8> = choice.choose(Instant::from_millis(100 + ms), &paths).map(|path| path.0).collect();
+            let at = Instant::from_millis(100 + ms);
+            let chosen: Vec<u8> = choice.choose(at, Mode::Aggregate, &paths).map(|path| path.0).collect();
             assert_eq!(chosen[0], 1, "the first active path");
             seconds.extend(chosen.get(1).copied());
         }
         assert_eq!(seconds.len(), 20);
         let uses = |path| seconds.iter().filter(|second| **second == path).count();
         assert_eq!([uses(0) > 5, uses(2) > 5, uses(3) > 0], [true, true, false], "{seconds:?}");
+    }
+
+    #[test]
+    fn a_report_without_news_of_an_unused_path_does_not_go_over_it() {
+        let mut paths = four_paths();
+        // Their last packets are probes.
+        for (_, path) in paths.iter_mut() {
+            path.sender.send(Instant::from_millis(6000), 92, None);
+        }
+        let mut choice = ReportPaths::default();
+        let mut chosen = |ms, paths: &Paths<u8>| -> Vec<u8> {
+            choice.choose(Instant::from_millis(ms), Mode::Aggregate, paths).map(|path| path.0).collect()
+        };
+        paths.request_feedback(NOW, PathId(0));
+        assert_eq!(chosen(100, &paths), [0]);
+        paths.request_feedback(NOW, PathId(3));
+        assert_eq!(chosen(200, &paths), [0, 3]);
+        assert!(paths.report(Instant::from_millis(200)).is_empty(), "no packet has arrived");
+        assert_eq!(chosen(300, &paths), [0], "the news was sent");
+    }
+
+    #[test]
+    fn the_first_path_is_the_preferred_one_if_the_mode_follows_the_order() {
+        for (mode, first) in [(Mode::Standby, 2), (Mode::CheapestFirst, 2), (Mode::Aggregate, 0), (Mode::PerFlow, 0)] {
+            let mut paths = four_paths();
+            paths.set_order(NOW, &[PathId(2)]);
+            let path = ReportPaths::default().choose(NOW, mode, &paths).next();
+            assert_eq!(path, Some(PathId(first)), "{mode:?}");
+        }
     }
 }

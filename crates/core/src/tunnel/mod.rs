@@ -13,7 +13,7 @@
 use alloc::vec::Vec;
 
 use crate::engine::Engine;
-use crate::path::{PathId, Sample};
+use crate::path::PathId;
 use crate::time::{Duration, Instant};
 
 pub mod anti_replay;
@@ -33,14 +33,15 @@ mod reorder_buffer;
 mod retransmit_queue;
 mod scheduler;
 mod send_path;
+mod status;
 
 pub use api::{Encryption, Input, Mode, Output, Setup};
 use feedback::ReportPaths;
 use fq_codel::{PathDelays, Queue, Queued};
 use outbox::{Header, Outbox};
 use path_order::PathOrder;
-pub use paths::PathStats;
-use paths::{PathSet, Paths};
+pub use paths::{KEEPALIVE, KEEPALIVE_PRICED, PathStats};
+use paths::{KEEPALIVE_FOLLOWER, PathSet, Paths};
 use peer::{EpochChange, Peer};
 use primary_path::wants_trains;
 use reorder_buffer::ReorderBuffer;
@@ -48,7 +49,7 @@ use retransmit_queue::{RetransmitQueue, Retransmittable};
 use scheduler::{Head, Scheduler};
 pub use send_path::Liveness;
 use send_path::{SendPath, TunnelState};
-use wire::control_message::{Body, Message};
+use wire::control_message::{Body, MAX_PATHS, Message};
 use wire::gre_key::{GreKey, SEQUENCES};
 
 /// Feedback and retransmission take one RTT of the lowest-delay path in addition to the packet's own delay.
@@ -84,12 +85,16 @@ pub struct Tunnel<P> {
 impl<P: Clone> Tunnel<P> {
     /// A tunnel without paths.
     pub fn new(setup: Setup) -> Tunnel<P> {
+        let mut paths = Paths::new(PathOrder::new(&setup.ranks));
+        if !setup.is_initiator {
+            paths.set_keepalives(&[KEEPALIVE_FOLLOWER; MAX_PATHS]);
+        }
         Tunnel {
             mode: setup.mode,
             is_initiator: setup.is_initiator,
             epoch: setup.epoch,
             peer: Peer::default(),
-            paths: Paths::new(PathOrder::new(&setup.ranks)),
+            paths,
             queue: Queue::new(),
             retransmits: RetransmitQueue::new(),
             next_sequences: alloc::vec![0; 256],
@@ -100,38 +105,6 @@ impl<P: Clone> Tunnel<P> {
             last_busy: Instant::ZERO,
             advanced: None,
         }
-    }
-
-    /// The present mode.
-    pub fn mode(&self) -> Mode {
-        self.mode
-    }
-
-    /// Status of a path; `None` if it is not present.
-    pub fn path(&self, path: PathId) -> Option<PathStats> {
-        self.paths.stats(path)
-    }
-
-    /// The tunnel's measurements of a path as a sample for an assessor; `token` identifies the tunnel among
-    /// connections. The unacknowledged count is always 0, because the tunnel itself detects stalls of a
-    /// path and reacts to them.
-    pub fn sample(&self, path: PathId, token: u32) -> Option<Sample> {
-        self.paths.get(path)?.sender.sample(path, token)
-    }
-
-    /// Number of packets dropped after queueing for too long.
-    pub fn dropped(&self) -> u64 {
-        self.queue.dropped
-    }
-
-    /// Number of packets delivered after later packets of their flow.
-    pub fn late(&self) -> u64 {
-        self.reorder.late
-    }
-
-    /// Bytes queued for a path.
-    pub fn waiting_bytes(&self) -> u64 {
-        self.queue.bytes
     }
 
     /// Drops one queued packet: the oldest of the flow with the most bytes.
@@ -153,15 +126,12 @@ impl<P: Clone> Tunnel<P> {
         self.paths.max_datagram_bytes = Some(max_datagram_bytes);
     }
 
-    /// The longest datagram confirmed on a path, in bytes, outer IP header included; a longer one may be
-    /// fragmented. `None` without path MTU discovery, or if the path is not present.
-    pub fn passes_bytes(&self, path: PathId) -> Option<u32> {
-        Some(self.paths.get(path)?.sender.mtu.as_ref()?.passes)
-    }
-
-    /// The longest datagram that every usable path carries; `None` without path MTU discovery or path.
-    pub fn passes_all_bytes(&self) -> Option<u32> {
-        self.paths.passes_all_bytes()
+    /// Sets the keepalive interval of each path while it is not in use; one without has [`KEEPALIVE`]. To be
+    /// called before a path is added. A follower keeps the intervals of the initiator.
+    pub fn set_keepalives(&mut self, keepalives: &[Duration]) {
+        if self.is_initiator {
+            self.paths.set_keepalives(keepalives);
+        }
     }
 
     /// The next packet to deliver. Like [`poll`](Engine::poll), for drivers that deliver and send in two
@@ -266,7 +236,7 @@ impl<P: Clone> Tunnel<P> {
     fn send_on(&mut self, now: Instant, path: PathId, copy: &Retransmittable<P>, is_kept: bool) {
         let Some(at) = self.paths.get_mut(path) else { return };
         self.outbox.packet(now, path, at, copy, is_kept);
-        at.sender.last_carried = now;
+        (at.sender.last_carried, at.sender.last_used) = (now, now);
     }
 
     /// Sends copies on recovering paths, which must show that they deliver; mode redundant has done so.
@@ -291,10 +261,14 @@ impl<P: Clone> Tunnel<P> {
     }
 
     fn report(&mut self, now: Instant) {
-        let paths = self.paths.report(now);
-        let message = self.header().message(Body::Report { peer_epoch: self.peer.epoch(), paths });
-        for path in self.report_paths.choose(now, &self.paths) {
-            self.outbox.outputs.push_back(Output::Message { path, number: None, message: message.clone() });
+        let over = self.report_paths.choose(now, self.mode, &self.paths);
+        let (peer_epoch, all) = (self.peer.epoch(), self.paths.report(now));
+        for (place, path) in over.enumerate() {
+            // The return path is a part of the RTT: one that is not in use returns only the feedback on itself.
+            let returns_all = place == 0 || self.paths.get(path).is_some_and(|path| path.sender.is_in_use());
+            let paths = all.iter().filter(|report| returns_all || report.path == path).cloned().collect();
+            let message = self.header().message(Body::Report { peer_epoch, paths });
+            self.outbox.outputs.push_back(Output::Message { path, number: None, message });
         }
     }
 
@@ -307,6 +281,7 @@ impl<P: Clone> Tunnel<P> {
         self.paths.add(now, key.path);
         self.last_busy = now;
         self.note_received(now, key.path, number, bytes);
+        self.paths.get_mut(key.path).into_iter().for_each(|path| path.sender.last_used = now);
         self.reorder.take(now, key, packet, self.paths.active_paths(self.peer.retransmits));
     }
 
@@ -331,7 +306,12 @@ impl<P: Clone> Tunnel<P> {
         }
         self.note_received(now, path, number, message.body.bytes() as u32);
         match message.body {
-            Body::Probe | Body::MtuProbe(_) if number.is_some() => self.paths.request_feedback(now, path),
+            Body::Probe | Body::MtuProbe(_) if number.is_some() => {
+                self.paths.request_feedback(now, path);
+                if !self.is_initiator {
+                    self.paths.get_mut(path).into_iter().for_each(|path| path.sender.answer_probe(now));
+                }
+            }
             Body::Report { peer_epoch, paths } => {
                 paths.iter().filter(|_| follows).for_each(|report| self.paths.follow(report));
                 for report in &paths {

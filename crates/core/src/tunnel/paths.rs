@@ -19,6 +19,15 @@ pub(super) const NEGLIGIBLE_DELAY_US: i64 = 15_000;
 /// Maximum delay difference of the paths that counts, in µs.
 const MAX_DELAY_DIFFERENCE_US: i64 = 150_000;
 
+/// Keepalive interval of a path that is not in use: with all headers 0.7 MB an hour in both directions.
+pub const KEEPALIVE: Duration = Duration::from_secs(2);
+/// The same of a path whose bytes cost money: below the 30 s after which some NATs drop a mapping (RFC 4787,
+/// section 4.3, requires 2 minutes).
+pub const KEEPALIVE_PRICED: Duration = Duration::from_secs(25);
+/// The same at the follower, which answers the initiator's keepalives: only the loss of these leaves it so
+/// long without its own.
+pub(super) const KEEPALIVE_FOLLOWER: Duration = Duration::from_secs(30);
+
 /// Status of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathStats {
@@ -94,6 +103,8 @@ pub(super) struct Paths<P> {
     wanted_states: [PathState; MAX_PATHS],
     /// Longest datagram on the wire of the paths added from now on, in bytes. `None`: no path MTU discovery.
     pub max_datagram_bytes: Option<u32>,
+    /// Keepalive interval of each path added from now on, while it is not in use.
+    keepalives: [Duration; MAX_PATHS],
     pub order: PathOrder,
 }
 
@@ -105,8 +116,14 @@ impl<P> Paths<P> {
             next_numbers: [0; MAX_PATHS],
             wanted_states: [PathState::Active; MAX_PATHS],
             max_datagram_bytes: None,
+            keepalives: [KEEPALIVE; MAX_PATHS],
             order,
         }
+    }
+
+    /// Sets the keepalive interval of the first paths.
+    pub(super) fn set_keepalives(&mut self, keepalives: &[Duration]) {
+        self.keepalives.iter_mut().zip(keepalives).for_each(|(known, keepalive)| *known = *keepalive);
     }
 
     pub(super) fn get(&self, path: PathId) -> Option<&Path<P>> {
@@ -153,6 +170,7 @@ impl<P> Paths<P> {
         if let Some(slot @ None) = self.present.get_mut(index) {
             let mut sender = SendPath::new(now, self.wanted_states[index], self.next_numbers[index]);
             sender.mtu = self.max_datagram_bytes.map(PathMtu::new);
+            sender.keepalive = self.keepalives[index];
             *slot = Some(Path { sender, receiver: RecvPath::default(), reported: None });
         }
     }

@@ -132,6 +132,11 @@ impl RecvPath {
         self.pending_since.get_or_insert(now);
     }
 
+    /// Whether the next report has anything new to say, or will have after a gap.
+    pub(super) fn has_news(&self) -> bool {
+        self.pending_since.is_some() || !self.gaps.is_empty()
+    }
+
     /// What had arrived with the highest, and after it up to now.
     fn arrived(&self) -> Arrived {
         Arrived { at: self.arrived_at, packets: self.packets, bytes: self.bytes }

@@ -28,7 +28,7 @@ pub(super) use feedback::OneWayDelay;
 use in_flight::{InFlight, SentPacket};
 pub use liveness::Liveness;
 pub(super) use liveness::TunnelState;
-use liveness::{LivenessMonitor, Observed, Transition};
+use liveness::{KEEPALIVE_IN_USE, LivenessMonitor, Observed, Transition};
 use pacer::Pacer;
 use packet_counts::PacketCounts;
 use packet_train::PacketTrain;
@@ -38,6 +38,9 @@ use rtt::Rtt;
 
 /// The rate of a path that carried no packet for this time while other paths did is discarded.
 const UNUSED_AFTER: Duration = Duration::from_secs(10);
+
+/// A path is in use until this time after a packet, sent or received.
+const IN_USE: Duration = Duration::from_secs(5);
 
 /// The sending side of a path.
 #[derive(Debug)]
@@ -57,6 +60,10 @@ pub(super) struct SendPath<P> {
     liveness: LivenessMonitor,
     /// When it last carried a packet that no other path carried too.
     pub last_carried: Instant,
+    /// When it last carried a packet in either direction; before any, the start.
+    pub last_used: Instant,
+    /// Keepalive interval while it is not in use.
+    pub keepalive: Duration,
 }
 
 impl<P> SendPath<P> {
@@ -75,12 +82,15 @@ impl<P> SendPath<P> {
             pacer: Pacer::new(now),
             liveness: LivenessMonitor::new(now),
             last_carried: now,
+            last_used: now,
+            keepalive: KEEPALIVE_IN_USE,
         }
     }
 
-    /// The same path after a restart of the peer: sequence numbers and path MTU remain.
+    /// The same path after a restart of the peer: sequence numbers, path MTU and keepalive interval remain.
     pub(super) fn after_peer_restart(&mut self, now: Instant) -> SendPath<P> {
-        SendPath { mtu: self.mtu.take(), ..SendPath::new(now, self.wanted_state, self.next_number()) }
+        let new = SendPath::new(now, self.wanted_state, self.next_number());
+        SendPath { mtu: self.mtu.take(), keepalive: self.keepalive, ..new }
     }
 
     /// The next path sequence number. The peer continues its count, so a path that is added again continues
@@ -300,11 +310,17 @@ impl<P> SendPath<P> {
         self.cwnd.restart_slow_start();
     }
 
+    /// Whether it carried a packet lately, in either direction: what was sent since are probes.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.in_flight.last_sent.since(self.last_used) < IN_USE
+    }
+
     fn observed(&self) -> Observed {
         Observed {
             rtt: self.rtt,
             oldest_sent: self.in_flight.oldest_sent(),
             last_sent: self.in_flight.last_sent,
+            keepalive: if self.is_in_use() { self.keepalive.min(KEEPALIVE_IN_USE) } else { self.keepalive },
             is_closed: !self.is_open(),
         }
     }
@@ -334,6 +350,13 @@ impl<P> SendPath<P> {
     /// Whether a probe is due.
     pub(super) fn wants_probe(&self, now: Instant) -> bool {
         self.liveness.probe_at(&self.observed()).is_some_and(|at| now >= at)
+    }
+
+    /// The initiator probed the path: unless packets show it anyway, a probe shows whether the path delivers in
+    /// this direction too. So the initiator sets the interval of keepalives.
+    pub(super) fn answer_probe(&mut self, now: Instant) {
+        let is_quiet = self.in_flight.oldest_sent().is_none() && now >= self.in_flight.last_sent + KEEPALIVE_IN_USE;
+        self.liveness.probe_wanted |= is_quiet;
     }
 
     /// Records that a probe was sent.

@@ -9,6 +9,7 @@ mod burst_end;
 mod clocks;
 mod higher_delay_path;
 mod holes;
+mod idle;
 mod liar;
 mod limits;
 mod packet_trains;

@@ -14,9 +14,9 @@ const PROBE_TIMEOUT: Duration = Duration::from_millis(25);
 const PROBE_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval of probes while a packet is unacknowledged.
 const PROBE_INTERVAL_UNANSWERED: Duration = Duration::from_millis(250);
-/// Keepalive interval of an idle path while other paths carry traffic, so that its state is known when it
-/// is needed.
-const KEEPALIVE: Duration = Duration::from_millis(500);
+/// Keepalive interval of a path that carried traffic lately, so that its state is known when it carries
+/// again.
+pub(super) const KEEPALIVE_IN_USE: Duration = Duration::from_millis(500);
 /// Keepalive interval while the whole tunnel is idle: below the 30 s after which some NATs drop a mapping
 /// (RFC 4787, section 4.3, requires 2 minutes).
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
@@ -75,6 +75,8 @@ pub(super) struct Observed {
     pub(super) oldest_sent: Option<Instant>,
     /// Send time of the newest packet.
     pub(super) last_sent: Instant,
+    /// Its keepalive interval while the tunnel carries something.
+    pub(super) keepalive: Duration,
     /// Whether the path is to be closed; it is then not probed.
     pub(super) is_closed: bool,
 }
@@ -213,8 +215,8 @@ impl LivenessMonitor {
         let has_nothing_in_flight = path.oldest_sent.is_none();
         let interval = match self.liveness {
             Liveness::Up if !has_nothing_in_flight => return None,
-            Liveness::Up if self.tunnel.is_idle => KEEPALIVE_IDLE,
-            Liveness::Up => KEEPALIVE,
+            Liveness::Up if self.tunnel.is_idle => KEEPALIVE_IDLE.max(path.keepalive),
+            Liveness::Up => path.keepalive,
             Liveness::Recovering => PROBE_INTERVAL,
             _ if has_nothing_in_flight || !self.tunnel.is_idle => PROBE_INTERVAL,
             _ => PROBE_INTERVAL_UNANSWERED,
@@ -252,7 +254,13 @@ mod tests {
 
     /// A path with a packet in flight since 1 s, and nothing sent since.
     fn observed(rtt: &Rtt) -> Observed {
-        Observed { rtt: *rtt, oldest_sent: Some(at(1000)), last_sent: at(1000), is_closed: false }
+        Observed {
+            rtt: *rtt,
+            oldest_sent: Some(at(1000)),
+            last_sent: at(1000),
+            keepalive: KEEPALIVE_IN_USE,
+            is_closed: false,
+        }
     }
 
     fn up() -> LivenessMonitor {
@@ -303,6 +311,8 @@ mod tests {
         let is_idle = TunnelState { is_idle: true, ..TunnelState::default() };
         monitor.advance(at(1100), is_idle, &path);
         assert_eq!(monitor.probe_at(&path), Some(at(16_000)));
+        let expensive = Observed { keepalive: Duration::from_secs(25), ..path };
+        assert_eq!(monitor.probe_at(&expensive), Some(at(26_000)));
         assert_eq!(monitor.probe_at(&Observed { is_closed: true, ..path }), None);
     }
 
