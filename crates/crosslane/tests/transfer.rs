@@ -127,7 +127,7 @@ fn files_of_the_same_name_from_several_senders_do_not_mix_and_existing_parts_are
     for (number, folder) in folders.iter().enumerate() {
         fs::create_dir(folder).unwrap();
         fs::write(folder.join("same"), vec![number as u8; 5_000_000]).unwrap();
-        // Written within one tick of the clock, they could not be told apart.
+        // Written within one tick of the clock, they would have the same time.
         let file = File::options().write(true).open(folder.join("same")).unwrap();
         file.set_modified(UNIX_EPOCH + Duration::from_secs(1 + number as u64)).unwrap();
     }

@@ -252,8 +252,9 @@ impl Receiving<'_> {
     /// Reads some of the pieces that were there, for the digest; false if there are none.
     fn catch_up(&mut self) -> bool {
         let waiting = |(number, incoming): (&u32, &Incoming)| incoming.digests.is_waiting().then_some(*number);
-        let number = self.incoming.iter().find_map(waiting);
-        number.inspect(|number| drop(self.read(*number, CATCH_UP_PIECES))).is_some()
+        let Some(number) = self.incoming.iter().find_map(waiting) else { return false };
+        self.read(number, CATCH_UP_PIECES);
+        true
     }
 
     /// Reads up to this number of pieces that were there; one that cannot be read refuses the object.
