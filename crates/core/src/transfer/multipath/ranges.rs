@@ -117,6 +117,6 @@ mod tests {
         assert_eq!(Ranges::ascending([0..2, 2..5]), Some(Ranges::below(5)));
         assert_eq!(Ranges::ascending([0..2, 1..5]), None);
         assert_eq!(Ranges::ascending([2..5, 0..1]), None);
-        assert_eq!(Ranges::ascending([3..3]), None);
+        assert_eq!(Ranges::ascending([0..2, 3..3]), None);
     }
 }
