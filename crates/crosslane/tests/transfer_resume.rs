@@ -253,6 +253,9 @@ fn a_receiver_that_was_stopped_has_all_that_it_received() {
     assert_eq!(names(workdir.path()), ["big"]);
 }
 
+/// Changes a partial file and its state.
+type Change = fn(&Path, &Path);
+
 /// Changes what is left of `big`, sends it again, and returns what both ends print.
 fn send_after(change: impl FnOnce(&Path, &Path)) -> (ProgramOutput, String, Vec<String>) {
     let (workdir, content) = workdir(PARTIAL);
@@ -286,7 +289,7 @@ fn a_state_that_cannot_be_right_is_ignored_with_one_sentence() {
     let inverted = |_: &Path, state: &Path| replace(state, "[0,92]", "[0,92],[7,80]");
     let garbage = |_: &Path, state: &Path| fs::write(state, [0xff; 100_000]).unwrap();
     let short = |part: &Path, _: &Path| File::options().write(true).open(part).unwrap().set_len(1_000_000).unwrap();
-    let cases: [(fn(&Path, &Path), &str); 6] = [
+    let cases: [(Change, &str); 6] = [
         (cut, "is ignored, since it is damaged ("),
         (version, "is ignored, since it has version 9, where this program has version 1"),
         (pieces, "is ignored, since it claims pieces that the file does not have"),
