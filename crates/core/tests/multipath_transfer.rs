@@ -11,8 +11,10 @@ use crosslane_core::path::Transport;
 use crosslane_core::time::Instant;
 use crosslane_core::transfer::frame::{Fault, Receipt};
 use crosslane_core::transfer::multipath::frame::{self, Outcome, Replies, Reply};
+use crosslane_core::transfer::multipath::ranges::Ranges;
 use crosslane_core::transfer::multipath::receiver::{Event, Receiver};
 use crosslane_core::transfer::multipath::sender::{Sender, Write};
+use crosslane_core::transfer::multipath::{extent, is_resumable, pieces};
 use crosslane_core::transfer::{Abandoned, Late};
 use proptest::prelude::*;
 
@@ -56,6 +58,10 @@ struct Pair {
     sender: Sender,
     receiver: Receiver,
     sizes: Vec<u64>,
+    /// When the objects were last modified; 0: not known.
+    modified_ns: u64,
+    /// What the receiver has of each object before it is offered.
+    kept: BTreeMap<u32, Ranges>,
     /// Bytes written to the connection of each path and not yet read, in each direction.
     up: Vec<Vec<u8>>,
     down: Vec<Vec<u8>>,
@@ -64,8 +70,9 @@ struct Pair {
     stored: BTreeMap<u32, Vec<u8>>,
     ended: BTreeMap<u32, Outcome>,
     receipts: BTreeSet<u32>,
-    /// Bytes of pieces given to connections.
+    /// Bytes of pieces given to connections, and the pieces.
     written: u64,
+    sent: Vec<(u32, u32)>,
     acked: Vec<u64>,
 }
 
@@ -77,6 +84,8 @@ impl Pair {
             sender: Sender::new(late, costs),
             receiver: Receiver::default(),
             sizes: Vec::new(),
+            modified_ns: 0,
+            kept: BTreeMap::new(),
             up: vec![Vec::new(); paths],
             down: vec![Vec::new(); paths],
             replies: (0..paths).map(|_| None).collect(),
@@ -84,6 +93,7 @@ impl Pair {
             ended: BTreeMap::new(),
             receipts: BTreeSet::new(),
             written: 0,
+            sent: Vec::new(),
             acked: vec![0; paths],
         };
         (0..paths).for_each(|path| pair.connect(path));
@@ -92,7 +102,7 @@ impl Pair {
 
     fn submit(&mut self, size: u64, deadline: Option<Instant>) -> u32 {
         self.sizes.push(size);
-        self.sender.submit(size, self.now, deadline).unwrap()
+        self.sender.submit(size, self.modified_ns, self.now, deadline).unwrap()
     }
 
     fn connect(&mut self, path: usize) {
@@ -120,12 +130,13 @@ impl Pair {
             let wire = &mut self.up[path];
             match write {
                 Write::Offer { number } => {
-                    frame::offer(wire, number, self.sizes[number as usize], 7, &number.to_string());
+                    frame::offer(wire, number, self.sizes[number as usize], self.modified_ns, 7, &number.to_string());
                 }
                 Write::Piece { number, index, offset, length } => {
                     frame::piece(wire, number, index, length);
                     wire.extend(content(number, offset..offset + u64::from(length)));
                     self.written += u64::from(length);
+                    self.sent.push((number, index));
                 }
                 Write::End { number } => {
                     frame::end(wire, number, &digest(&content(number, 0..self.sizes[number as usize])));
@@ -162,6 +173,11 @@ impl Pair {
             while let Some(reply) = replies.take(&mut bytes)? {
                 match reply {
                     Reply::Received(pieces) => assert!(self.sender.on_received(self.now, path, pieces)),
+                    Reply::Have(number, pieces) => {
+                        if self.sender.on_have(number, &pieces) && !pieces.is_empty() {
+                            self.sender.on_digest(number);
+                        }
+                    }
                     Reply::Receipt(receipt) => {
                         self.receipts.insert(receipt.number);
                         self.sender.close_object(receipt.number);
@@ -175,9 +191,20 @@ impl Pair {
 
     fn handle(&mut self, path: usize, event: Event) {
         match event {
-            Event::Offer { number, size_bytes, .. } => {
-                assert!(self.stored.insert(number, vec![0; size_bytes as usize]).is_none());
+            Event::Offer { number, size_bytes, modified_ns, .. } => {
+                let mut object = vec![0; size_bytes as usize];
+                let kept = self.kept.remove(&number).unwrap_or_default();
+                for (offset, length) in kept.iter().flatten().map(|index| extent(size_bytes, index)) {
+                    let end = offset + u64::from(length);
+                    object[offset as usize..end as usize].copy_from_slice(&content(number, offset..end));
+                }
+                self.receiver.have(number, kept);
+                assert!(self.stored.insert(number, object).is_none());
+                if is_resumable(size_bytes, modified_ns) {
+                    self.answer(path, number);
+                }
             }
+            Event::OfferedAgain { number } => self.answer(path, number),
             Event::Piece { number, offset, bytes, .. } => {
                 let object = self.stored.get_mut(&number).unwrap();
                 object[offset as usize..][..bytes.len()].copy_from_slice(&bytes);
@@ -189,6 +216,10 @@ impl Pair {
             Event::Abandon { number, .. } => self.end(number, Outcome::Partial),
             Event::Closed(receipt) => frame::receipt(&mut self.down[path], &receipt),
         }
+    }
+
+    fn answer(&mut self, path: usize, number: u32) {
+        frame::have(&mut self.down[path], number, self.receiver.arrived(number).unwrap());
     }
 
     fn end(&mut self, number: u32, outcome: Outcome) {
@@ -244,12 +275,15 @@ proptest! {
     /// In any interleaving of deliveries, breaks and reconnections.
     #[test]
     fn every_object_is_whole_or_honestly_late_and_no_byte_is_lost(
-        steps in prop::collection::vec(step(), 0..200), gives_up: bool
+        steps in prop::collection::vec(step(), 0..200), gives_up: bool, modified_ns in 0u64..2
     ) {
         let late = if gives_up { Late::GiveUp } else { Late::Continue };
         let mut pair = Pair::new(late, &[1.0, 5.0, 2.0]);
+        pair.modified_ns = modified_ns;
         let mut dropped = BTreeSet::new();
         pair.submit(100_000, None);
+        pair.kept.insert(1, Ranges::ascending([2..40, 60..61]).unwrap());
+        pair.submit(1_500_000, None);
         for step in steps {
             match step {
                 Step::Deliver(path, bytes) => {
@@ -289,6 +323,34 @@ proptest! {
         }
         let carried: u64 = (0..3).map(|path| pair.sender.carried(path).bytes).sum();
         prop_assert!(carried <= pair.written, "what arrived was written");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(50))]
+
+    /// Before the receiver answers, the sender gives out a hundredth of the pieces.
+    #[test]
+    fn of_an_object_that_is_there_in_part_exactly_the_other_pieces_are_sent(
+        size in 1_048_577u64..3_000_000, is_there in prop::collection::vec(any::<bool>(), 200), runs in 1usize..30
+    ) {
+        let mut pair = Pair::new(Late::Continue, &[1.0, 5.0]);
+        pair.modified_ns = 1;
+        let all = pieces(size);
+        let mut kept = Ranges::default();
+        for index in (0..all).filter(|index| is_there[*index as usize / runs]) {
+            kept.insert(index);
+        }
+        let mut expected: BTreeSet<(u32, u32)> = (0..all).map(|index| (0, index)).collect();
+        for index in kept.iter().flatten().filter(|index| *index >= all.div_ceil(100)) {
+            expected.remove(&(0, index));
+        }
+        pair.kept.insert(0, kept);
+        pair.submit(size, None);
+        pair.run(&[10_000, 7_000], at(60));
+        prop_assert_eq!(pair.ended.get(&0), Some(&Outcome::Stored));
+        prop_assert_eq!(pair.sent.len(), expected.len(), "no piece is sent twice");
+        prop_assert_eq!(pair.sent.iter().copied().collect::<BTreeSet<_>>(), expected);
     }
 }
 
@@ -413,4 +475,36 @@ fn a_receiver_that_was_restarted_gets_everything_again() {
     (0..2).for_each(|path| pair.connect(path));
     pair.run(&[10_000, 10_000], at(60));
     assert_eq!(pair.ended.len(), 2);
+}
+
+/// What it had is not sent again, except what no state claimed.
+#[test]
+fn a_receiver_that_was_restarted_goes_on_with_what_it_kept() {
+    let mut pair = Pair::new(Late::Continue, &[1.0, 5.0]);
+    pair.modified_ns = 1;
+    pair.submit(10_000_000, None);
+    pair.run(&[10_000, 10_000], at(3));
+    let arrived = pair.receiver.arrived(0).unwrap().clone();
+    assert!(arrived.count() > 150, "{}", arrived.count());
+    (pair.receiver, pair.stored) = (Receiver::default(), BTreeMap::new());
+    pair.kept.insert(0, arrived);
+    pair.sender.restart();
+    (0..2).for_each(|path| pair.connect(path));
+    pair.run(&[10_000, 10_000], at(60));
+    assert_eq!(pair.ended.get(&0), Some(&Outcome::Stored));
+    assert!(pair.written < 10_000_000 + 500_000, "{} bytes were sent", pair.written);
+}
+
+/// The end waits for the digests of the pieces that the receiver had.
+#[test]
+fn an_object_ends_only_when_its_digest_is_known() {
+    let mut sender = Sender::new(Late::Continue, &[1.0]);
+    sender.open(at(0), 0);
+    sender.submit(2_000_000, 1, at(0), None);
+    sender.review(at(0));
+    while sender.poll(at(0), 0).is_some() {}
+    assert!(sender.on_have(0, &Ranges::below(pieces(2_000_000))) && !sender.on_have(0, &Ranges::default()));
+    assert_eq!(sender.poll(at(0), 0), None);
+    sender.on_digest(0);
+    assert_eq!(sender.poll(at(0), 0), Some(Write::End { number: 0 }));
 }

@@ -2,14 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use crosslane_core::transfer::multipath::frame::{self, Greeting, Replies};
+use crosslane_core::transfer::multipath::frame::{self, Greeting, Replies, Reply};
+use crosslane_core::transfer::multipath::ranges::Ranges;
 use crosslane_core::transfer::multipath::receiver::{MAX_BEGUN, Receiver};
 use proptest::prelude::*;
 
 proptest! {
     #[test]
     fn no_bytes_cause_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..3000), kinds: bool, part in 1usize..50) {
-        let bytes: Vec<u8> = if kinds { bytes.iter().map(|byte| byte % 8).collect() } else { bytes };
+        let bytes: Vec<u8> = if kinds { bytes.iter().map(|byte| byte % 9).collect() } else { bytes };
         let (mut receiver, mut replies) = (Receiver::default(), Replies::default());
         receiver.connect(0);
         let mut welcome = Vec::new();
@@ -29,7 +30,7 @@ proptest! {
 fn a_malformed_stream_is_rejected_with_the_offset() {
     let offered = |size| {
         let mut wire = Vec::new();
-        frame::offer(&mut wire, 3, size, 0, "a");
+        frame::offer(&mut wire, 3, size, 0, 0, "a");
         wire
     };
     let with = |mut wire: Vec<u8>, more: &dyn Fn(&mut Vec<u8>)| {
@@ -37,7 +38,7 @@ fn a_malformed_stream_is_rejected_with_the_offset() {
         wire
     };
     let mut name = Vec::new();
-    frame::offer(&mut name, 3, 1, 0, "../passwd");
+    frame::offer(&mut name, 3, 1, 0, 0, "../passwd");
     let cases = [
         (name, "not a file name at byte 25"),
         (offered(u64::MAX), "an object of more than"),
@@ -45,7 +46,7 @@ fn a_malformed_stream_is_rejected_with_the_offset() {
         (with(offered(1), &|wire| frame::piece(wire, 3, 1, 1)), "a piece that object 3 does not have"),
         (with(offered(1), &|wire| frame::piece(wire, 3, 0, 2)), "a piece that object 3 does not have"),
         (with(offered(1), &|wire| frame::piece(wire, 4, 0, 1)), "object 4, which was not offered"),
-        (with(offered(1), &|wire| frame::offer(wire, 3, 2, 0, "a")), "offered twice"),
+        (with(offered(1), &|wire| frame::offer(wire, 3, 2, 0, 0, "a")), "offered twice"),
         (with(offered(1), &|wire| frame::end(wire, 9, &[0; 32])), "object 9"),
         (
             with(offered(1), &|wire| {
@@ -91,7 +92,7 @@ fn objects_begun_are_limited() {
     let mut receiver = Receiver::default();
     receiver.connect(0);
     let mut wire = Vec::new();
-    (0..=MAX_BEGUN as u32).for_each(|number| frame::offer(&mut wire, number, 1, 0, "a"));
+    (0..=MAX_BEGUN as u32).for_each(|number| frame::offer(&mut wire, number, 1, 0, 0, "a"));
     let (mut begun, mut bytes) = (0, wire.as_slice());
     let fault = loop {
         match receiver.take(0, &mut bytes) {
@@ -102,4 +103,27 @@ fn objects_begun_are_limited() {
     };
     assert_eq!(begun, MAX_BEGUN);
     assert!(fault.to_string().contains("more than 1024 objects begun"), "{fault}");
+}
+
+#[test]
+fn ranges_of_pieces_ascend_and_are_limited() {
+    let welcome = || {
+        let mut wire = Vec::new();
+        frame::welcome(&mut wire, 1);
+        wire
+    };
+    let pieces = Ranges::ascending((0..2000).map(|range| range * 3..range * 3 + 2)).unwrap();
+    let mut wire = welcome();
+    frame::have(&mut wire, 5, &pieces);
+    let mut replies = Replies::default();
+    let found = wire.chunks(3).find_map(|mut bytes| replies.take(&mut bytes).unwrap());
+    let first = Ranges::ascending(pieces.iter().take(frame::MAX_RANGES)).unwrap();
+    assert_eq!(found, Some(Reply::Have(5, first)));
+    let count = |count: u16| [&[8, 0, 0, 0, 5][..], &count.to_be_bytes()].concat();
+    let inverted = [count(1), vec![0, 0, 0, 9, 0, 0, 0, 4]].concat();
+    for (frame, words) in [(count(1025), "more than 1024 ranges"), (inverted, "do not ascend")] {
+        let wire = [welcome(), frame].concat();
+        let fault = Replies::default().take(&mut wire.as_slice()).unwrap_err();
+        assert!(fault.to_string().contains(words), "{fault}");
+    }
 }

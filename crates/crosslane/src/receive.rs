@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::output;
 use crate::transfer::connection::{self, POLL_INTERVAL};
-use crate::transfer::folder::{Folder, Kept};
+use crate::transfer::folder::{Folder, Kept, Notice, Parts};
 use crate::transfer::multipath::receiving::{self, Joined};
 use crate::transfer::receiving::Incomplete;
 use crate::transfer::{PORT, TransferError};
@@ -68,6 +68,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         clock: Clock::start(),
         stop: &stop,
         places: Places::new(),
+        parts: Parts::new(&options.into),
         transfers: Mutex::default(),
         has_ended: AtomicBool::new(false),
         failures: AtomicUsize::new(0),
@@ -93,6 +94,7 @@ struct Server<'a> {
     clock: Clock,
     stop: &'a AtomicBool,
     places: Places,
+    parts: Parts,
     /// The transfers in progress: where further connections of each go.
     transfers: Mutex<BTreeMap<[u8; 16], mpsc::Sender<Joined>>>,
     /// The only transfer has ended.
@@ -186,7 +188,12 @@ impl Server<'_> {
     }
 
     fn receive(&self, first: Joined, join: &mpsc::Receiver<Joined>, from: &str) {
-        let mut folder = Folder::new(&self.options.into, |kept| self.report(from, &kept));
+        let mut folder = Folder::new(&self.parts, |notice| match notice {
+            Notice::Resumed(name, text) => {
+                eprintln!("crosslane: while receiving {} from {from}: {text}", shown(&name));
+            }
+            Notice::Ended(kept) => self.report(from, &kept),
+        });
         if let Err(fault) = receiving::receive(first, join, &mut folder, self.clock, self.stop) {
             self.failures.fetch_add(1, Ordering::Relaxed);
             eprintln!("crosslane: from {from}: {fault}");
@@ -195,7 +202,7 @@ impl Server<'_> {
 
     fn report(&self, from: &str, kept: &Kept) {
         let file = kept.file.as_ref().map(|file| file.display().to_string().replace(char::is_control, "?"));
-        let name = kept.name.replace(char::is_control, "?");
+        let name = shown(&kept.name);
         let why = kept.incomplete.map(|incomplete| reason(incomplete, &kept.text));
         if why.is_some() {
             self.failures.fetch_add(1, Ordering::Relaxed);
@@ -218,6 +225,11 @@ impl Server<'_> {
         // A closed standard output must not fail the transfer.
         drop(output::print("printing the result", line + "\n"));
     }
+}
+
+/// A name without control characters.
+fn shown(name: &str) -> String {
+    name.replace(char::is_control, "?")
 }
 
 fn reject(socket: &Socket, why: &str) {

@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::thread::{scope, sleep};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use crosslane::clock::Clock;
-use crosslane::transfer::folder::{Folder, Kept};
+use crosslane::transfer::folder::{Folder, Kept, Notice, Parts};
 use crosslane::transfer::multipath::receiving::{self, Joined};
 use crosslane::transfer::receiving::Incomplete;
 use crosslane_core::transfer::Abandoned;
@@ -65,7 +65,11 @@ fn receive_one(listener: &TcpListener, folder: &Path, first: impl FnOnce(&Socket
     let socket = Socket::from(listener.accept().unwrap().0);
     first(&socket);
     let mut all = Vec::new();
-    let mut sink = Folder::new(folder, |kept| all.push(kept));
+    let parts = Parts::new(folder);
+    let mut sink = Folder::new(&parts, |notice| match notice {
+        Notice::Resumed(..) => {}
+        Notice::Ended(kept) => all.push(kept),
+    });
     let (clock, stop) = (Clock::start(), AtomicBool::new(false));
     let path = receiving::greet(&socket, clock, &stop).unwrap().path;
     let (_more, join) = std::sync::mpsc::channel();
@@ -123,6 +127,9 @@ fn files_of_the_same_name_from_several_senders_do_not_mix_and_existing_parts_are
     for (number, folder) in folders.iter().enumerate() {
         fs::create_dir(folder).unwrap();
         fs::write(folder.join("same"), vec![number as u8; 5_000_000]).unwrap();
+        // Written within one tick of the clock, they would have the same time.
+        let file = File::options().write(true).open(folder.join("same")).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(1 + number as u64)).unwrap();
     }
     scope(|scope| {
         for folder in &folders {
@@ -273,7 +280,7 @@ fn a_sender_that_is_killed_leaves_a_partial_file_and_affects_no_other_sender() {
     let receiver = Receiver::start(workdir.path());
     let mut stream = TcpStream::connect(&receiver.address).unwrap();
     let mut wire = Greeting { transfer: [9; 16], path: 0 }.emit().to_vec();
-    frame::offer(&mut wire, 0, 50_000, 0, "torn");
+    frame::offer(&mut wire, 0, 50_000, 0, 0, "torn");
     // The first piece, and one after a gap.
     for index in [0, 2] {
         frame::piece(&mut wire, 0, index, 16_384);

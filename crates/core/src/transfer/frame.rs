@@ -234,13 +234,13 @@ fn code<T: PartialEq>(all: &[T], value: T) -> u8 {
     all.iter().position(|other| *other == value).unwrap_or(0) as u8
 }
 
-fn begin(into: &mut Vec<u8>, kind: u8, number: u32) {
+pub(super) fn begin(into: &mut Vec<u8>, kind: u8, number: u32) {
     into.push(kind);
     into.extend(number.to_be_bytes());
 }
 
 /// Appends a length and a text, cut at a character boundary.
-fn put_text(into: &mut Vec<u8>, text: &str) {
+pub(super) fn put_text(into: &mut Vec<u8>, text: &str) {
     let end = (0..=text.len().min(MAX_TEXT_BYTES)).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
     into.push(end as u8);
     into.extend(text.bytes().take(end));

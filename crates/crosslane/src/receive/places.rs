@@ -20,8 +20,8 @@ const MAX_REJECTING: usize = 16;
 /// Descriptors for other purposes: standard ones, listener, folder, and
 /// connections that are being rejected.
 const OTHER_DESCRIPTORS: usize = 32 + MAX_REJECTING;
-/// Descriptors of one sender: its connections and its files.
-const DESCRIPTORS_PER_SENDER: usize = MAX_PATHS + MAX_OPEN;
+/// Descriptors of one sender: its connections, its files, and a state that is being written.
+const DESCRIPTORS_PER_SENDER: usize = MAX_PATHS + MAX_OPEN + 1;
 /// Interval of reports on rejected senders.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 

@@ -58,6 +58,10 @@ impl<'a> Report<'a> {
                 self.ended(receipt.number, sent);
             }
             (News::Admission(report), Some(sent)) => self.note(&admission(*report, sent)),
+            (News::Resumed(_, bytes), Some(sent)) => {
+                let text = format!("{} goes on: {bytes} of {} bytes are there", shown(sent), sent.size_bytes);
+                self.note(&text);
+            }
             (News::Down(path, why), _) => self.note(&format!("{}: {why}", self.name(*path))),
             (News::Up(path), _) => self.note(&format!("{}: connected again", self.name(*path))),
             (News::Carried(path, carried), _) => drop(self.carried.insert(*path, *carried)),
@@ -148,7 +152,9 @@ fn line(sent: &Sent) -> String {
     let (name, bytes) = (shown(sent), sent.size_bytes);
     let result = match sent.ending {
         Some(Ending::Stored) => stored(sent),
-        Some(Ending::Differs) => "not stored: the received bytes differ from those sent; send it again".into(),
+        Some(Ending::Differs) => {
+            "not stored: the received bytes differ from those sent; send it again, from nothing".into()
+        }
         Some(Ending::Refused) => format!("not stored: {}", sent.text),
         Some(Ending::Abandoned(why)) => format!("abandoned after {} bytes: {}", sent.acked_bytes, why.words()),
         None => format!("not finished: {} bytes of it have arrived", sent.acked_bytes),
@@ -183,6 +189,7 @@ fn in_json(sent: &Sent) -> Value {
         "outcome": outcome(sent.ending),
         "reason": reason,
         "acknowledged_bytes": sent.acked_bytes,
+        "resumed_bytes": sent.resumed_bytes,
         "completion_s": sent.completion().map(|time| time.as_secs_f64()),
         "deadline_s": deadline,
         "in_time": sent.in_time(),

@@ -5,7 +5,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use crosslane_core::demand::Admission;
 use crosslane_core::time::Instant;
@@ -50,6 +50,8 @@ pub struct Sent {
     pub size_bytes: u64,
     /// Bytes of it that have arrived.
     pub acked_bytes: u64,
+    /// Of these, bytes that the receiver had before.
+    pub resumed_bytes: u64,
     /// Its result; `None` while unknown.
     pub ending: Option<Ending>,
     /// When the result arrived, minus the time that the receiver needed to store it.
@@ -92,6 +94,7 @@ impl<Report: FnMut(&News, Option<&Sent>)> Files<Report> {
             upload,
             size_bytes: 0,
             acked_bytes: 0,
+            resumed_bytes: 0,
             ending: None,
             ended: None,
             text: String::new(),
@@ -108,7 +111,8 @@ impl<Report: FnMut(&News, Option<&Sent>)> Files<Report> {
     fn place(&self, news: &News) -> Option<usize> {
         let number = match news {
             News::Numbered(_) => return self.next.checked_sub(1),
-            News::Acknowledged(number, _) | News::Written(number) | News::Abandoned(number, _) => *number,
+            News::Acknowledged(number, _) | News::Resumed(number, _) => *number,
+            News::Written(number) | News::Abandoned(number, _) => *number,
             News::Receipt(receipt) => receipt.number,
             News::Admission(admission) => u32::try_from(admission.number).ok()?,
             News::Down(..) | News::Up(_) | News::Carried(..) => return None,
@@ -147,6 +151,7 @@ impl Sent {
     fn update(&mut self, now: Instant, news: &News) {
         match news {
             News::Acknowledged(_, bytes) => self.acked_bytes = *bytes,
+            News::Resumed(_, bytes) => self.resumed_bytes = *bytes,
             News::Admission(admission) => self.admission = Some(*admission),
             News::Abandoned(_, why) => self.end(now, Ending::Abandoned(*why)),
             // A receipt for an abandoned file adds nothing.
@@ -207,6 +212,12 @@ impl FileContent {
 impl Content for Option<FileContent> {
     fn size_bytes(&self) -> u64 {
         self.as_ref().map_or(0, |content| content.opened.len())
+    }
+
+    fn modified_ns(&self) -> u64 {
+        let modified = self.as_ref().and_then(|content| content.opened.modified().ok());
+        let since = modified.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+        u64::try_from(since.as_nanos()).unwrap_or(0)
     }
 
     fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), Abandoned> {

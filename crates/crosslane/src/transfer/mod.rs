@@ -14,7 +14,7 @@
 //!
 //! use crosslane::clock::Clock;
 //! use crosslane::transfer::files::{Ending, Files, Upload};
-//! use crosslane::transfer::folder::Folder;
+//! use crosslane::transfer::folder::{Folder, Parts};
 //! use crosslane::transfer::connection;
 //! use crosslane::transfer::multipath::receiving::{self, Joined};
 //! use crosslane::transfer::multipath::sending::{self, How, Path};
@@ -32,7 +32,8 @@
 //!     scope.spawn(|| {
 //!         let (socket, _) = listener.accept()?;
 //!         let path = receiving::greet(&socket, clock, &stop)?.path;
-//!         let mut sink = Folder::new(folder, |kept| println!("{kept:?}"));
+//!         let parts = Parts::new(folder);
+//!         let mut sink = Folder::new(&parts, |notice| println!("{notice:?}"));
 //!         // A program with several paths passes further connections of the transfer to this channel.
 //!         let (_more, join) = std::sync::mpsc::channel();
 //!         receiving::receive(Joined { socket, path }, &join, &mut sink, clock, &stop)?;
@@ -103,6 +104,9 @@ pub enum TransferError {
         /// The remedy.
         remedy: &'static str,
     },
+    /// A later transfer sends an object of this one: its sender was started again.
+    #[error("while receiving: another sender has offered the same file, which goes on there; send each file once")]
+    Superseded,
     /// The receiver does not serve this sender now.
     #[error("while sending: the receiver rejects the connection: {text}")]
     Rejected {

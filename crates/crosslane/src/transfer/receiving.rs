@@ -9,6 +9,7 @@ use std::time::Duration;
 use crosslane_core::time::Instant;
 use crosslane_core::transfer::Abandoned;
 use crosslane_core::transfer::frame::{self, Outcome, Receipt};
+use crosslane_core::transfer::multipath::ranges::Ranges;
 use crosslane_core::transfer::receiver::{Event, Receiver};
 use nix::poll::{PollFd, PollFlags};
 use sha2::{Digest, Sha256};
@@ -41,16 +42,31 @@ pub struct Offer {
     pub name: String,
     /// Its size.
     pub size_bytes: u64,
+    /// When its content was last modified, in ns since 1970; 0: not known.
+    pub modified_ns: u64,
 }
 
 /// Destination of objects. If a function returns an error, its text is sent to
 /// the sender and the rest of the object is dropped.
 pub trait Sink {
-    /// An object begins.
+    /// An object begins. Returns which of its [pieces](crosslane_core::transfer::multipath) are there.
     ///
     /// # Errors
     /// Why it cannot be accepted.
-    fn begin(&mut self, offer: &Offer) -> Result<(), String>;
+    fn begin(&mut self, offer: &Offer) -> Result<Ranges, String>;
+
+    /// Reads bytes of an object that were there when it began.
+    ///
+    /// # Errors
+    /// Why they cannot be read.
+    fn read(&mut self, _number: u32, _offset: u64, _buffer: &mut [u8]) -> Result<(), String> {
+        Err("nothing of it was there; send it again".into())
+    }
+
+    /// Whether the transfer is to end here, since a later one sends an object of it.
+    fn is_superseded(&self) -> bool {
+        false
+    }
 
     /// Bytes of an object, from this offset on; each once, in any order.
     ///
@@ -169,7 +185,9 @@ impl Receiving<'_> {
         let fault = |cause| TransferError::Stream { attempt: "receiving", cause };
         while let Some(event) = self.engine.take(&mut bytes).map_err(fault)? {
             match event {
-                Event::Offer { number, size_bytes, name, .. } => self.begin(now, Offer { number, name, size_bytes }),
+                Event::Offer { number, size_bytes, name, .. } => {
+                    self.begin(now, Offer { number, name, size_bytes, modified_ns: 0 });
+                }
                 Event::Data { number, bytes } => self.put(now, number, bytes),
                 Event::End { number, digest } => self.end(number, digest),
                 Event::Abandon { number, why } => self.abandon(number, why),

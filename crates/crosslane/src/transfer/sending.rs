@@ -51,6 +51,11 @@ pub trait Content {
     /// Their number.
     fn size_bytes(&self) -> u64;
 
+    /// When they were last modified, in ns since 1970; 0: not known, so they are not resumed.
+    fn modified_ns(&self) -> u64 {
+        0
+    }
+
     /// Fills `buffer` with the bytes from this offset on.
     ///
     /// # Errors
@@ -78,6 +83,8 @@ pub enum News {
     /// Bytes of an open object that have arrived; reported for as many objects as
     /// a demand has.
     Acknowledged(u32, u64),
+    /// Bytes of this object that the receiver had already.
+    Resumed(u32, u64),
     /// The last byte of this object was written to the connection.
     Written(u32),
     /// This object is abandoned.

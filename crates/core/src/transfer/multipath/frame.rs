@@ -1,14 +1,15 @@
 //! The wire format of version 2; numbers are in network byte order.
 //!
 //! The sender's stream on each connection begins with a [`Greeting`], the receiver's with a [`welcome`].
-//! Offers, ends, abandonments and receipts are those of [version 1](crate::transfer::frame).
+//! Ends, abandonments and receipts are those of [version 1](crate::transfer::frame).
 
 use alloc::vec::Vec;
 
 use super::MAX_PATHS;
+use super::ranges::Ranges;
 use crate::transfer::frame::{self, Fault, Partial, Receipt};
 
-pub use crate::transfer::frame::{CONNECTION, DIGEST_BYTES, Outcome, abandon, end, offer, receipt};
+pub use crate::transfer::frame::{CONNECTION, DIGEST_BYTES, Outcome, abandon, end, receipt};
 
 /// Name and version.
 pub const PREFACE: [u8; 8] = *b"XLANE\0\0\x02";
@@ -18,10 +19,17 @@ pub const GREETING_BYTES: usize = PREFACE.len() + 17;
 pub const WELCOME_BYTES: usize = PREFACE.len() + 8;
 /// Length of a piece's header, in bytes.
 pub const PIECE_HEADER_BYTES: usize = 11;
+/// Length of an offer without the name, in bytes.
+pub const OFFER_BYTES: usize = 26;
+/// Maximum number of ranges of pieces that a receiver reports; it gets those beyond again.
+pub const MAX_RANGES: usize = 1024;
 
 pub(super) const PIECE: u8 = 6;
 const RECEIVED: u8 = 7;
 const RECEIVED_BYTES: usize = 9;
+const HAVE: u8 = 8;
+const HAVE_BYTES: usize = 7;
+const RANGE_BYTES: usize = 8;
 
 /// Start of the sender's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +92,16 @@ pub fn welcome(into: &mut Vec<u8>, instance: u64) {
     into.extend(instance.to_be_bytes());
 }
 
+/// Appends an offer; the name is cut to 255 bytes. `modified_ns`: when the content was last modified, in ns since
+/// 1970; 0: not known. `deadline_ms`: since it was generated; 0: none.
+pub fn offer(into: &mut Vec<u8>, number: u32, size_bytes: u64, modified_ns: u64, deadline_ms: u32, name: &str) {
+    frame::begin(into, frame::OFFER, number);
+    into.extend(size_bytes.to_be_bytes());
+    into.extend(deadline_ms.to_be_bytes());
+    into.extend(modified_ns.to_be_bytes());
+    frame::put_text(into, name);
+}
+
 /// Appends the header of a piece; its bytes follow.
 pub fn piece(into: &mut Vec<u8>, number: u32, index: u32, length: u32) {
     into.push(PIECE);
@@ -98,11 +116,24 @@ pub fn received(into: &mut Vec<u8>, pieces: u64) {
     into.extend(pieces.to_be_bytes());
 }
 
+/// Appends which pieces of an object the receiver has; ranges beyond [`MAX_RANGES`] are left out.
+pub fn have(into: &mut Vec<u8>, number: u32, pieces: &Ranges) {
+    let ranges: Vec<_> = pieces.iter().take(MAX_RANGES).collect();
+    frame::begin(into, HAVE, number);
+    into.extend((ranges.len() as u16).to_be_bytes());
+    for range in ranges {
+        into.extend(range.start.to_be_bytes());
+        into.extend(range.end.to_be_bytes());
+    }
+}
+
 /// A frame of the receiver's stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// Pieces read from this connection since its beginning.
     Received(u64),
+    /// The pieces of an object that the receiver has.
+    Have(u32, Ranges),
     /// The receiver's answer for an object.
     Receipt(Receipt),
 }
@@ -138,8 +169,10 @@ impl Replies {
         if !partial.fill(bytes, 1) {
             return Ok(None);
         }
-        if partial.u8(0) != RECEIVED {
-            return Ok(partial.receipt(bytes)?.map(Reply::Receipt));
+        match partial.u8(0) {
+            RECEIVED => {}
+            HAVE => return have_of(partial, bytes),
+            _ => return Ok(partial.receipt(bytes)?.map(Reply::Receipt)),
         }
         if !partial.fill(bytes, RECEIVED_BYTES) {
             return Ok(None);
@@ -148,4 +181,24 @@ impl Replies {
         partial.clear();
         Ok(Some(Reply::Received(pieces)))
     }
+}
+
+fn have_of(partial: &mut Partial, bytes: &mut &[u8]) -> Result<Option<Reply>, Fault> {
+    if !partial.fill(bytes, HAVE_BYTES) {
+        return Ok(None);
+    }
+    let count = usize::from(partial.u32(3) as u16);
+    if count > MAX_RANGES {
+        return Err(partial.fault(alloc::format!("more than {MAX_RANGES} ranges of pieces")));
+    }
+    if !partial.fill(bytes, HAVE_BYTES + count * RANGE_BYTES) {
+        return Ok(None);
+    }
+    let places = (0..count).map(|range| HAVE_BYTES + range * RANGE_BYTES);
+    let Some(pieces) = Ranges::ascending(places.map(|place| partial.u32(place)..partial.u32(place + 4))) else {
+        return Err(partial.fault("ranges of pieces that do not ascend"));
+    };
+    let number = partial.u32(1);
+    partial.clear();
+    Ok(Some(Reply::Have(number, pieces)))
 }

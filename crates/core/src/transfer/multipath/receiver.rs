@@ -6,12 +6,11 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::frame::{DIGEST_BYTES, GREETING_BYTES, PIECE, PIECE_HEADER_BYTES};
-use super::{MAX_OBJECT_BYTES, extent, pieces};
+use super::frame::{DIGEST_BYTES, GREETING_BYTES, OFFER_BYTES, PIECE, PIECE_HEADER_BYTES};
+use super::ranges::Ranges;
+use super::{MAX_OBJECT_BYTES, extent, is_resumable, pieces};
 use crate::transfer::Abandoned;
-use crate::transfer::frame::{
-    ABANDON, ABANDON_BYTES, ABANDONED, END, END_BYTES, Fault, OFFER, OFFER_BYTES, Partial, Receipt,
-};
+use crate::transfer::frame::{ABANDON, ABANDON_BYTES, ABANDONED, END, END_BYTES, Fault, OFFER, Partial, Receipt};
 use crate::transfer::receiver::is_file_name;
 
 /// Maximum number of objects that are begun and not closed, and of receipts that are remembered.
@@ -20,7 +19,8 @@ pub const MAX_BEGUN: usize = 1024;
 /// An event of the transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// An object begins.
+    /// An object begins. If it [can be resumed](super::is_resumable), the driver says what it
+    /// [has](Receiver::have) of it, and answers.
     Offer {
         /// Its number.
         number: u32,
@@ -28,6 +28,8 @@ pub enum Event {
         size_bytes: u64,
         /// Its deadline, in ms since it was generated; 0: none.
         deadline_ms: u32,
+        /// When its content was last modified, in ns since 1970; 0: not known.
+        modified_ns: u64,
         /// Its name, valid as a file name: no separator, not `.`, not `..`.
         name: String,
     },
@@ -56,6 +58,11 @@ pub enum Event {
         number: u32,
         /// The reason.
         why: Abandoned,
+    },
+    /// An open object that can be resumed is offered on a further connection, which gets the answer too.
+    OfferedAgain {
+        /// Its number.
+        number: u32,
     },
     /// The sender does not know that this object is closed: the receipt is to be sent again.
     Closed(Receipt),
@@ -95,16 +102,10 @@ struct Arriving {
 #[derive(Debug)]
 struct Incoming {
     size: u64,
+    modified_ns: u64,
     name: String,
     arrived: Ranges,
     digest: Option<[u8; DIGEST_BYTES]>,
-}
-
-/// A set of piece indices: the end of each range by its start.
-#[derive(Debug, Default)]
-struct Ranges {
-    ends: BTreeMap<u32, u32>,
-    count: u32,
 }
 
 impl Receiver {
@@ -133,7 +134,7 @@ impl Receiver {
             let Some(connection) = self.connections.get_mut(&path) else { return Ok(None) };
             if connection.piece.is_some() {
                 let Some(piece) = connection.take_piece(bytes) else { return Ok(None) };
-                if let Some(event) = self.arrived(piece) {
+                if let Some(event) = self.on_piece(piece) {
                     return Ok(Some(event));
                 }
                 continue;
@@ -148,6 +149,18 @@ impl Receiver {
                 return Ok(Some(event));
             }
         }
+    }
+
+    /// These pieces of an object that was just offered are there.
+    pub fn have(&mut self, number: u32, pieces: Ranges) {
+        if let Some(object) = self.objects.get_mut(&number) {
+            object.arrived = pieces;
+        }
+    }
+
+    /// The pieces of an open object that are there.
+    pub fn arrived(&self, number: u32) -> Option<&Ranges> {
+        self.objects.get(&number).map(|object| &object.arrived)
     }
 
     /// Closes an object; pieces of it that still arrive are ignored. True if it was open.
@@ -184,13 +197,13 @@ impl Receiver {
     }
 
     fn check_complete(&mut self, number: u32) {
-        let is_complete = |object: &Incoming| object.digest.is_some() && object.arrived.count == pieces(object.size);
+        let is_complete = |object: &Incoming| object.digest.is_some() && object.arrived.count() == pieces(object.size);
         if self.objects.get(&number).is_some_and(is_complete) {
             self.complete = Some(number);
         }
     }
 
-    fn arrived(&mut self, piece: Arriving) -> Option<Event> {
+    fn on_piece(&mut self, piece: Arriving) -> Option<Event> {
         let Arriving { number, index, bytes, .. } = piece;
         let is_new = self.objects.get_mut(&number).is_some_and(|object| object.arrived.insert(index));
         if !is_new {
@@ -249,15 +262,17 @@ impl Receiver {
 
     /// An object is offered on each connection that carries a part of it.
     fn offer(&mut self, number: u32, frame: &Partial) -> Result<Option<Event>, Fault> {
-        let size_bytes = frame.u64(5);
+        let (size_bytes, modified_ns) = (frame.u64(5), frame.u64(17));
         let name = frame.text(OFFER_BYTES).filter(|name| is_file_name(name));
         let Some(name) = name else { return Err(frame.fault("an object whose name is not a file name")) };
         if size_bytes > MAX_OBJECT_BYTES {
             return Err(frame.fault(format!("an object of more than {MAX_OBJECT_BYTES} bytes")));
         }
         if let Some(known) = self.objects.get(&number) {
-            let is_same = (known.size, &known.name) == (size_bytes, &name);
-            return if is_same { Ok(None) } else { Err(frame.fault(format!("object {number} offered twice"))) };
+            if (known.size, known.modified_ns, &known.name) != (size_bytes, modified_ns, &name) {
+                return Err(frame.fault(format!("object {number} offered twice")));
+            }
+            return Ok(is_resumable(size_bytes, modified_ns).then_some(Event::OfferedAgain { number }));
         }
         if let Some(receipt) = self.closed.iter().find(|receipt| receipt.number == number) {
             return Ok(Some(Event::Closed(receipt.clone())));
@@ -266,9 +281,9 @@ impl Receiver {
             return Err(frame.fault(format!("more than {MAX_BEGUN} objects begun and not ended")));
         }
         self.offered = self.offered.max(u64::from(number) + 1);
-        let incoming = Incoming { size: size_bytes, name: name.clone(), arrived: Ranges::default(), digest: None };
-        self.objects.insert(number, incoming);
-        Ok(Some(Event::Offer { number, size_bytes, deadline_ms: frame.u32(13), name }))
+        let (arrived, digest) = (Ranges::default(), None);
+        self.objects.insert(number, Incoming { size: size_bytes, modified_ns, name: name.clone(), arrived, digest });
+        Ok(Some(Event::Offer { number, size_bytes, deadline_ms: frame.u32(13), modified_ns, name }))
     }
 }
 
@@ -302,20 +317,5 @@ impl Connection {
         }
         self.received += 1;
         self.piece.take()
-    }
-}
-
-impl Ranges {
-    /// Adds an index; false if it is there.
-    fn insert(&mut self, index: u32) -> bool {
-        let before = self.ends.range(..=index).next_back().map(|(start, end)| (*start, *end));
-        if before.is_some_and(|(_, end)| index < end) {
-            return false;
-        }
-        let start = before.filter(|(_, end)| *end == index).map_or(index, |(start, _)| start);
-        let end = self.ends.remove(&(index + 1)).unwrap_or(index + 1);
-        self.ends.insert(start, end);
-        self.count += 1;
-        true
     }
 }

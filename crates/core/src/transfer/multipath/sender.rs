@@ -5,7 +5,6 @@
 //! small. Pieces of a connection that breaks are given out again. When an object has no other pieces left,
 //! a path takes a second copy of those that another one would deliver too late or not at all.
 
-use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 mod open;
@@ -14,8 +13,9 @@ mod path;
 use open::{Open, due};
 use path::{Flight, Path};
 
+use super::ranges::Ranges;
 use super::receiver::MAX_BEGUN;
-use super::{MAX_OBJECT_BYTES, MAX_PATHS, pieces};
+use super::{MAX_OBJECT_BYTES, MAX_PATHS};
 use crate::allocate::Allocator;
 use crate::allocate::deadline::{Deadline, Params};
 use crate::assess::Reason;
@@ -48,14 +48,14 @@ pub enum Write {
     Piece {
         /// The object.
         number: u32,
-        /// Its place in the object, from 0 on. Each index comes for the first time in order.
+        /// Its place in the object, from 0 on.
         index: u32,
         /// Offset of its bytes in the object.
         offset: u64,
         /// Number of bytes, up to [`PIECE_BYTES`](super::PIECE_BYTES).
         length: u32,
     },
-    /// The digest of an object whose pieces were all given out.
+    /// The digest of an object whose pieces are all there or in flight.
     End {
         /// The object.
         number: u32,
@@ -101,16 +101,15 @@ impl Sender {
     }
 
     /// Adds an object generated at `start` and returns its number; `None` while it [is full](Self::is_full),
-    /// or if the object is longer than [`MAX_OBJECT_BYTES`].
-    pub fn submit(&mut self, size: u64, start: Instant, deadline: Option<Instant>) -> Option<u32> {
+    /// or if the object is longer than [`MAX_OBJECT_BYTES`]. `modified_ns`: when its content was last modified, in
+    /// ns since 1970; 0: not known, so the receiver has nothing of it.
+    pub fn submit(&mut self, size: u64, modified_ns: u64, start: Instant, deadline: Option<Instant>) -> Option<u32> {
         if self.is_full() || size > MAX_OBJECT_BYTES {
             return None;
         }
         let number = self.next_number;
         self.next_number += 1;
-        let (lost, in_flight) = (BTreeSet::new(), BTreeMap::new());
-        let (next, acked, offered, ended, abandoned) = (0, 0, 0, 0, None);
-        let open = Open { number, size, start, deadline, next, lost, in_flight, acked, offered, ended, abandoned };
+        let open = Open::new(number, size, modified_ns, start, deadline);
         let index = self.open.partition_point(|other| due(other.deadline) <= due(deadline));
         self.open.insert(index, open);
         self.evaluated = None;
@@ -158,7 +157,7 @@ impl Sender {
             *copies -= 1;
             if *copies == 0 {
                 open.in_flight.remove(&flight.index);
-                open.lost.insert(flight.index);
+                open.missing.insert(flight.index);
             }
         }
         for open in &mut self.open {
@@ -169,13 +168,22 @@ impl Sender {
         self.evaluated = None;
     }
 
-    /// The receiver has lost what it had: all connections are closed, and open objects begin again.
+    /// The receiver was started again: all connections are closed, and open objects are offered again.
     pub fn restart(&mut self) {
         (0..self.paths.len()).for_each(|path| self.close(path));
-        for open in &mut self.open {
-            (open.next, open.acked) = (0, 0);
-            open.lost.clear();
-        }
+        self.open.iter_mut().for_each(Open::restart);
+    }
+
+    /// The receiver has these pieces of an object. True if it is its first answer: then the object ends only after
+    /// [`on_digest`](Self::on_digest), unless it has none.
+    pub fn on_have(&mut self, number: u32, pieces: &Ranges) -> bool {
+        self.evaluated = None;
+        self.open.iter_mut().find(|open| open.number == number).is_some_and(|open| open.on_have(pieces))
+    }
+
+    /// The digests of all pieces that the receiver has are known.
+    pub fn on_digest(&mut self, number: u32) {
+        self.open.iter_mut().filter(|open| open.number == number).for_each(|open| open.has_digest = true);
     }
 
     /// The statistics of a path's connection, with the bytes that wait in the driver among those not sent.
@@ -245,7 +253,7 @@ impl Sender {
                 self.forget_abandoned();
                 return Some(Write::Abandon { number, why });
             }
-            if open.is_given_out() && open.offered & !open.ended & own != 0 {
+            if open.is_in_flight() && open.has_digest && open.offered & !open.ended & own != 0 {
                 open.ended |= own;
                 return Some(Write::End { number });
             }
@@ -256,7 +264,7 @@ impl Sender {
         let begun = self.active().filter(|open| open.offered != 0).count();
         let place = (0..self.open.len()).find(|&place| {
             let open = &self.open[place];
-            let may_begin = open.next > 0 || begun < MAX_BEGUN;
+            let may_begin = open.is_begun() || begun < MAX_BEGUN;
             open.abandoned.is_none()
                 && may_begin
                 && (open.offered & !stalled == 0 || self.piece_for(now, path, place).is_some())
@@ -337,8 +345,7 @@ impl Sender {
     /// The piece of an object that a path is to carry next.
     fn piece_for(&self, now: Instant, path: usize, place: usize) -> Option<u32> {
         let open = self.open.get(place)?;
-        let fresh = || (open.next < pieces(open.size)).then_some(open.next);
-        open.lost.first().copied().or_else(fresh).or_else(|| self.late_piece(now, path, open))
+        open.next_piece().or_else(|| self.late_piece(now, path, open))
     }
 
     /// A piece in flight on another path that would deliver it too late, and later than this one.

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crosslane_core::time::Instant;
 use crosslane_core::transfer::Abandoned;
+use crosslane_core::transfer::multipath::ranges::Ranges;
 use crosslane_sim::record::messages::MessageLog;
 use crosslane_sim::traffic::{DeadlineTraffic, Starts};
 use socket2::Socket;
@@ -108,8 +109,8 @@ struct Received {
 }
 
 impl Sink for Received {
-    fn begin(&mut self, _: &Offer) -> Result<(), String> {
-        Ok(())
+    fn begin(&mut self, _: &Offer) -> Result<Ranges, String> {
+        Ok(Ranges::default())
     }
 
     fn put(&mut self, _: u32, _: u64, _: &[u8]) -> Result<(), String> {

@@ -102,6 +102,12 @@ impl<'a> Link<'a> {
         self.next_attempt = now + RETRY_INTERVAL;
     }
 
+    /// The connection is to be opened again at once.
+    pub(super) fn reopen(&mut self, now: Instant) {
+        self.open = None;
+        self.next_attempt = now;
+    }
+
     /// Whether nothing but failed attempts is left of it.
     pub(super) fn is_refused(&self) -> bool {
         self.open.is_none() && self.attempt.is_none() && self.failures as usize >= self.how.targets.len()

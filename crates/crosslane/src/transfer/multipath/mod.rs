@@ -1,15 +1,16 @@
 //! Sending and receiving objects over a TCP connection for each path: feeds the engines of
 //! `core::transfer::multipath` with bytes, digests and statistics of the kernel.
-//!
-//! The digest of an object is the SHA-256 over the SHA-256 of each of its pieces, in order: pieces are read
-//! in any order.
 
 use std::fs::File;
 use std::io::{self, Read};
 
+mod digests;
 mod link;
 pub mod receiving;
 pub mod sending;
+
+/// Pieces read from the disk between two exchanges with the peer: 1 MiB.
+const CATCH_UP_PIECES: usize = 64;
 
 fn random<const BYTES: usize>() -> io::Result<[u8; BYTES]> {
     let mut bytes = [0; BYTES];

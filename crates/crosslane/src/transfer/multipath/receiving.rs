@@ -11,15 +11,16 @@ use crosslane_core::time::Instant;
 use crosslane_core::transfer::frame::PREFACE as FORMER_PREFACE;
 use crosslane_core::transfer::frame::Receipt;
 use crosslane_core::transfer::multipath::frame::{self, DIGEST_BYTES, GREETING_BYTES, Greeting, Outcome};
+use crosslane_core::transfer::multipath::is_resumable;
 use crosslane_core::transfer::multipath::receiver::{Event, Receiver};
 use nix::poll::{PollFd, PollFlags};
-use sha2::{Digest, Sha256};
 use socket2::Socket;
 
 use super::super::TransferError;
 use super::super::connection::{self, POLL_INTERVAL};
 use super::super::receiving::{IDLE_TIMEOUT, Incomplete, OFFER_TIMEOUT, Offer, PREFACE_TIMEOUT, STALL_TIMEOUT, Sink};
-use super::random;
+use super::digests::Digests;
+use super::{CATCH_UP_PIECES, random};
 use crate::clock::Clock;
 
 /// A sender whose connections have all ended may connect again within this time.
@@ -115,11 +116,8 @@ struct Link {
 }
 
 struct Incoming {
-    /// Over the digests of the pieces before `next`.
-    digest: Sha256,
-    next: u32,
-    /// The digests of pieces after a gap.
-    after_gap: BTreeMap<u32, [u8; DIGEST_BYTES]>,
+    size_bytes: u64,
+    digests: Digests,
     /// When its last piece so far was read.
     last: Instant,
 }
@@ -134,6 +132,9 @@ impl Receiving<'_> {
                 return Ok(());
             }
             self.check_timeouts(start)?;
+            if self.sink.is_superseded() {
+                return Err(TransferError::Superseded);
+            }
             let paths: Vec<u8> = self.links.keys().copied().collect();
             let mut idle = true;
             for path in paths {
@@ -147,7 +148,7 @@ impl Receiving<'_> {
                     Err(fault) => return Err(fault),
                 }
             }
-            if idle {
+            if !self.catch_up() && idle {
                 self.wait()?;
             }
         }
@@ -204,16 +205,26 @@ impl Receiving<'_> {
     fn handle(&mut self, path: u8, event: Event) {
         let now = self.last;
         match event {
-            Event::Offer { number, size_bytes, name, .. } => {
+            Event::Offer { number, size_bytes, modified_ns, name, .. } => {
                 self.offered = true;
-                self.incoming.insert(number, Incoming::new(now));
-                if let Err(why) = self.sink.begin(&Offer { number, name, size_bytes }) {
-                    self.refuse(number, why);
+                let mut incoming = Incoming { size_bytes, digests: Digests::default(), last: now };
+                let begun = self.sink.begin(&Offer { number, name, size_bytes, modified_ns });
+                if let Ok(pieces) = &begun {
+                    incoming.digests.await_pieces(pieces.clone());
+                    self.engine.have(number, pieces.clone());
+                }
+                self.incoming.insert(number, incoming);
+                match begun {
+                    Ok(_) if is_resumable(size_bytes, modified_ns) => self.answer(path, number),
+                    Ok(_) => {}
+                    Err(why) => self.refuse(number, why),
                 }
             }
+            Event::OfferedAgain { number } => self.answer(path, number),
             Event::Piece { number, index, offset, bytes } => {
                 let Some(incoming) = self.incoming.get_mut(&number) else { return };
-                incoming.add(now, index, Sha256::digest(&bytes).into());
+                incoming.last = now;
+                incoming.digests.add(index, &bytes);
                 if let Err(why) = self.sink.put(number, offset, &bytes) {
                     self.refuse(number, why);
                 }
@@ -231,10 +242,38 @@ impl Receiving<'_> {
         }
     }
 
+    /// Says over a connection which pieces of an object are there.
+    fn answer(&mut self, path: u8, number: u32) {
+        if let (Some(link), Some(pieces)) = (self.links.get_mut(&path), self.engine.arrived(number)) {
+            frame::have(&mut link.unsent, number, pieces);
+        }
+    }
+
+    /// Reads some of the pieces that were there, for the digest; false if there are none.
+    fn catch_up(&mut self) -> bool {
+        let waiting = |(number, incoming): (&u32, &Incoming)| incoming.digests.is_waiting().then_some(*number);
+        let Some(number) = self.incoming.iter().find_map(waiting) else { return false };
+        self.read(number, CATCH_UP_PIECES);
+        true
+    }
+
+    /// Reads up to this number of pieces that were there; one that cannot be read refuses the object.
+    fn read(&mut self, number: u32, most: usize) -> Option<&mut Incoming> {
+        let incoming = self.incoming.get_mut(&number)?;
+        let read = |offset, buffer: &mut [u8]| self.sink.read(number, offset, buffer);
+        match incoming.digests.catch_up(most, incoming.size_bytes, read) {
+            Ok(()) => self.incoming.get_mut(&number),
+            Err(why) => {
+                self.refuse(number, why);
+                None
+            }
+        }
+    }
+
     fn end(&mut self, number: u32, digest: [u8; DIGEST_BYTES]) {
-        let Some(incoming) = self.incoming.get(&number) else { return };
-        let is_right = <[u8; DIGEST_BYTES]>::from(incoming.digest.clone().finalize()) == digest;
-        match is_right.then(|| self.sink.complete(number, incoming.last)) {
+        let Some(incoming) = self.read(number, usize::MAX) else { return };
+        let (is_right, last) = (incoming.digests.finish() == digest, incoming.last);
+        match is_right.then(|| self.sink.complete(number, last)) {
             Some(Ok(())) => self.close(number, Outcome::Stored, String::new()),
             Some(Err(why)) => self.refuse(number, why),
             None => {
@@ -279,21 +318,6 @@ impl Link {
             }
         }
         Ok(())
-    }
-}
-
-impl Incoming {
-    fn new(now: Instant) -> Incoming {
-        Incoming { digest: Sha256::new(), next: 0, after_gap: BTreeMap::new(), last: now }
-    }
-
-    fn add(&mut self, now: Instant, index: u32, digest: [u8; DIGEST_BYTES]) {
-        self.last = now;
-        self.after_gap.insert(index, digest);
-        while let Some(digest) = self.after_gap.remove(&self.next) {
-            self.digest.update(digest);
-            self.next += 1;
-        }
     }
 }
 

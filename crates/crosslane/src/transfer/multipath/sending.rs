@@ -8,16 +8,18 @@ use std::time::Duration;
 
 use crosslane_core::time::Instant;
 use crosslane_core::transfer::Abandoned;
+use crosslane_core::transfer::multipath;
 use crosslane_core::transfer::multipath::frame::{self, Greeting, Reply};
+use crosslane_core::transfer::multipath::ranges::Ranges;
 use crosslane_core::transfer::multipath::sender::{Sender, Write};
 use nix::poll::PollFd;
-use sha2::{Digest, Sha256};
 
 use super::super::sending::{News, Object, Source};
 use super::super::{PREFACE_TIMEOUT, TransferError, connection, printable};
+use super::digests::Digests;
 use super::link::Link;
 pub use super::link::{How, Path};
-use super::random;
+use super::{CATCH_UP_PIECES, random};
 use crate::clock::Clock;
 
 /// Interval at which statistics are read and what is to be written is decided.
@@ -86,9 +88,7 @@ struct Sending<'a> {
 /// An object without a receipt.
 struct Outgoing {
     object: Object,
-    /// Over the digests of the pieces before `next`.
-    digest: Sha256,
-    next: u32,
+    digests: Digests,
 }
 
 impl Sending<'_> {
@@ -101,6 +101,7 @@ impl Sending<'_> {
             }
             self.connect(now)?;
             (0..self.links.len()).try_for_each(|path| self.read(now, path))?;
+            self.catch_up(now);
             self.review(now);
             for path in 0..self.links.len() {
                 if let Err(cause) = self.write(now, path) {
@@ -147,9 +148,10 @@ impl Sending<'_> {
     fn begin(&mut self, now: Instant) {
         while !self.engine.is_full() && self.source.next_due().is_some_and(|due| due <= now) {
             let Some(object) = self.source.take() else { return };
-            let number = self.engine.submit(object.content.size_bytes(), object.start, object.deadline);
+            let (size_bytes, modified_ns) = (object.content.size_bytes(), object.content.modified_ns());
+            let number = self.engine.submit(size_bytes, modified_ns, object.start, object.deadline);
             let Some(number) = number else { return };
-            self.outgoing.insert(number, Outgoing { object, digest: Sha256::new(), next: 0 });
+            self.outgoing.insert(number, Outgoing { object, digests: Digests::default() });
             self.source.on_news(now, News::Numbered(number));
         }
     }
@@ -199,6 +201,7 @@ impl Sending<'_> {
     /// Reads the receiver's replies of a path.
     fn read(&mut self, now: Instant, path: usize) -> Result<(), TransferError> {
         let mut buffer = [0; 4096];
+        let mut have = Vec::new();
         loop {
             let Some(open) = self.links.get_mut(path).and_then(|link| link.open.as_mut()) else { return Ok(()) };
             let mut bytes = match connection::read_some(&open.socket, &mut buffer) {
@@ -215,6 +218,7 @@ impl Sending<'_> {
                     Reply::Received(pieces) => {
                         self.engine.on_received(now, path, pieces);
                     }
+                    Reply::Have(number, pieces) => have.push((number, pieces)),
                     Reply::Receipt(receipt) if receipt.number == frame::CONNECTION => {
                         return Err(TransferError::Rejected { text: printable(&receipt.text) });
                     }
@@ -231,21 +235,51 @@ impl Sending<'_> {
                 self.on_instance(now, instance);
             }
         }
+        have.into_iter().for_each(|(number, pieces)| self.on_have(now, number, pieces));
         let is_greeted = self.instance.is_some() || now < self.start + PREFACE_TIMEOUT;
         let silent = TransferError::Silent { attempt: "sending", limit: PREFACE_TIMEOUT, remedy: NO_RECEIVER };
         if is_greeted { Ok(()) } else { Err(silent) }
     }
 
-    /// A receiver that was restarted has nothing of this transfer.
+    /// The receiver has these pieces of an object.
+    fn on_have(&mut self, now: Instant, number: u32, pieces: Ranges) {
+        let is_first = self.engine.on_have(number, &pieces);
+        let Some(Outgoing { object, digests }) = self.outgoing.get_mut(&number).filter(|_| is_first) else { return };
+        let there = multipath::bytes(object.content.size_bytes(), &pieces);
+        digests.await_pieces(pieces);
+        if !digests.is_waiting() {
+            self.engine.on_digest(number);
+        }
+        if there > 0 {
+            self.source.on_news(now, News::Resumed(number, there));
+        }
+    }
+
+    /// A receiver that was started again is asked what it has.
     fn on_instance(&mut self, now: Instant, instance: u64) {
         if self.instance.replace(instance).is_none() {
             return;
         }
         self.engine.restart();
-        for outgoing in self.outgoing.values_mut() {
-            (outgoing.digest, outgoing.next) = (Sha256::new(), 0);
+        self.links.iter_mut().for_each(|link| link.reopen(now));
+    }
+
+    /// Reads pieces that the receiver has, for the digest.
+    fn catch_up(&mut self, now: Instant) {
+        let waiting = |(number, outgoing): (&u32, &Outgoing)| outgoing.digests.is_waiting().then_some(*number);
+        let Some(number) = self.outgoing.iter().find_map(waiting) else { return };
+        let Some(Outgoing { object, digests }) = self.outgoing.get_mut(&number) else { return };
+        let size_bytes = object.content.size_bytes();
+        match digests.catch_up(CATCH_UP_PIECES, size_bytes, |offset, buffer| object.content.read(offset, buffer)) {
+            Ok(()) if digests.is_waiting() => {}
+            Ok(()) => self.engine.on_digest(number),
+            Err(why) => self.give_up(now, number, why),
         }
-        self.links.iter_mut().for_each(|link| link.close(now));
+    }
+
+    fn give_up(&mut self, now: Instant, number: u32, why: Abandoned) {
+        self.engine.abandon(number, why);
+        self.abandoned(now, number, why);
     }
 
     /// Passes statistics to the plan, and its results to the source.
@@ -292,11 +326,16 @@ impl Sending<'_> {
                 let Some(Outgoing { object, .. }) = self.outgoing.get(&number) else { return };
                 let deadline_ms = object.deadline.map_or(0, |deadline| deadline.since(object.start).as_millis());
                 let deadline_ms = u32::try_from(deadline_ms).unwrap_or(u32::MAX);
-                frame::offer(into, number, object.content.size_bytes(), deadline_ms, &object.name);
+                let content = &object.content;
+                frame::offer(into, number, content.size_bytes(), content.modified_ns(), deadline_ms, &object.name);
             }
             Write::End { number } => {
-                let Some(outgoing) = self.outgoing.get(&number) else { return };
-                frame::end(into, number, &outgoing.digest.clone().finalize().into());
+                let Some(Outgoing { object, digests }) = self.outgoing.get_mut(&number) else { return };
+                // The last piece may have been read long ago: whether the content has changed is checked again.
+                match object.content.read(object.content.size_bytes(), &mut []) {
+                    Ok(()) => frame::end(into, number, &digests.finish()),
+                    Err(why) => self.give_up(now, number, why),
+                }
             }
             Write::Piece { number, index, offset, length } => {
                 frame::piece(into, number, index, length);
@@ -319,7 +358,8 @@ impl Sending<'_> {
         let mut events: Vec<PollFd<'_>> = self.links.iter().flat_map(Link::events).collect();
         let due = self.source.next_due().map_or(IDLE_INTERVAL, |due| due.since(self.clock.now()));
         let interval = if self.engine.is_idle() { IDLE_INTERVAL } else { POLL_INTERVAL };
-        let nap = interval.min(due).max(Duration::from_millis(1));
+        let is_reading = self.outgoing.values().any(|outgoing| outgoing.digests.is_waiting());
+        let nap = if is_reading { Duration::ZERO } else { interval.min(due).max(Duration::from_millis(1)) };
         connection::wait(&mut events, nap).map(drop).map_err(broken)
     }
 }
@@ -327,10 +367,7 @@ impl Sending<'_> {
 impl Outgoing {
     fn read(&mut self, index: u32, offset: u64, buffer: &mut [u8]) -> Result<(), Abandoned> {
         self.object.content.read(offset, buffer)?;
-        if index == self.next {
-            self.digest.update(Sha256::digest(&*buffer));
-            self.next += 1;
-        }
+        self.digests.add(index, buffer);
         Ok(())
     }
 }

@@ -122,10 +122,10 @@ impl Path {
             && (self.unsent == 0 || self.unsent as f64 <= unsent - PIECE_BYTES as f64)
     }
 
-    /// Whether nothing was delivered for this long although something is in flight.
+    /// Whether nothing was delivered for this long although something is not acknowledged.
     pub(super) fn delivers_nothing_for(&self, now: Instant, time: Duration) -> bool {
         let rtt = self.latest.transport.map_or(Duration::ZERO, |(_, transport)| transport.rtt);
-        self.is_open && !self.flights.is_empty() && now.since(self.progress) > time.max(rtt * DELIVERY_RTTS)
+        self.is_open && self.unacked > 0 && now.since(self.progress) > time.max(rtt * DELIVERY_RTTS)
     }
 
     pub(super) fn give(&mut self, now: Instant, flight: Flight) {
