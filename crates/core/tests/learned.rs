@@ -9,26 +9,6 @@ use crosslane_core::path::{PathId, PathSpec, Rat, Sample, SampleKind, Signal, Tr
 use crosslane_core::strategy::{Strategy, learned, smartps};
 use crosslane_core::time::{Duration, Instant};
 
-/// A subflow that has sent nothing.
-const IDLE: Transport = Transport {
-    token: 1,
-    peer: Transport::NO_PEER,
-    accepted: false,
-    backup: false,
-    rtt: Duration::ZERO,
-    rttvar: Duration::ZERO,
-    unacked: 0,
-    delivered: 0,
-    bytes_acked: 0,
-    notsent_bytes: 0,
-    bytes_received: 0,
-    lost: 0,
-    retransmitted: 0,
-    cwnd: 10,
-    min_rtt: None,
-    delivery_bit_s: None,
-};
-
 fn tree(strategy: &str, nodes: &str) -> Result<Tree, serde_json::Error> {
     serde_json::from_str(&format!(
         r#"{{"format": "crosslane-tree", "version": 1, "strategy": "{strategy}", "trained": {{"drives": 3}}, "nodes": [{nodes}]}}"#
@@ -70,7 +50,7 @@ impl Testbed {
             self.now = self.now + Duration::from_millis(50);
             for (place, (dbm, rtt_ms)) in paths.iter().enumerate() {
                 let signal = dbm.map(|rssi_dbm| SampleKind::Signal(Signal { rssi_dbm, ..Signal::default() }));
-                let transport = Transport { rtt: Duration::from_millis(*rtt_ms), ..IDLE };
+                let transport = Transport { rtt: Duration::from_millis(*rtt_ms), ..Transport::IDLE };
                 let is_first = self.now == Instant::from_millis(50);
                 let up = is_first.then_some(SampleKind::Link { up: true });
                 let kinds = [up, signal, Some(SampleKind::Transport(transport))];

@@ -26,25 +26,6 @@ fn content(number: u32, places: Range<u64>) -> Vec<u8> {
     places.map(|place| (place * 7 + place / 16_384 + u64::from(number)) as u8).collect()
 }
 
-const IDLE: Transport = Transport {
-    token: 0,
-    peer: Transport::NO_PEER,
-    accepted: false,
-    backup: false,
-    rtt: Duration::ZERO,
-    rttvar: Duration::ZERO,
-    unacked: 0,
-    delivered: 0,
-    bytes_acked: 0,
-    notsent_bytes: 0,
-    bytes_received: 0,
-    lost: 0,
-    retransmitted: 0,
-    cwnd: 10,
-    min_rtt: None,
-    delivery_bit_s: None,
-};
-
 /// A stand-in for SHA-256.
 fn digest(bytes: &[u8]) -> [u8; frame::DIGEST_BYTES] {
     let mut digest = [0; frame::DIGEST_BYTES];
@@ -150,7 +131,7 @@ impl Pair {
     fn report(&mut self, path: usize) {
         let unacked = self.up[path].len().div_ceil(1448) as u32;
         let (rtt, bytes_acked) = (Duration::from_millis(20), self.acked[path]);
-        let transport = Transport { unacked, bytes_acked, rtt, min_rtt: Some(rtt), ..IDLE };
+        let transport = Transport { unacked, bytes_acked, rtt, min_rtt: Some(rtt), ..Transport::IDLE };
         self.sender.on_transport(self.now, path, &transport);
     }
 

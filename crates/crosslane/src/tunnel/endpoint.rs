@@ -248,14 +248,19 @@ impl Endpoint {
         changes.map(|(path, liveness, reason)| Change { peer: peer.name.clone(), path, liveness, reason }).collect()
     }
 
-    /// Maintains the keys: an initiation for every path, if one is due, and the removal of expired state.
+    /// Maintains the keys: an initiation for every path, if one is due, and the removal of expired state. Without a
+    /// path none is due, so that the first path does not wait for the second initiation.
     pub fn maintain(&self, now: Instant, unix_ns: u64, mut send: impl FnMut(Transmit<'_>)) {
         self.expire(now);
         let Some((keys, peer)) = self.keys.as_ref().zip(self.peers.first()).filter(|_| self.is_initiator) else {
             return;
         };
+        let addresses = peer.addresses();
+        if addresses.iter().all(Option::is_none) {
+            return;
+        }
         let Some(initiation) = keys.initiation(now, unix_ns, peer.contact.is_silent(now)) else { return };
-        for address in peer.addresses().iter().flatten() {
+        for address in addresses.iter().flatten() {
             peer.contact.on_send(now);
             send(Transmit::one(*address, &initiation));
         }

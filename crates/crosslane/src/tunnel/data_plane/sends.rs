@@ -53,8 +53,9 @@ impl SendThread {
             let now = self.shared.clock.now();
             pulse.pass(now);
             if woken {
-                // The receiving thread does not report the peer.
+                // The receiving thread does not report the peer, nor the agent a path.
                 self.due.fill(Some(now));
+                self.maintenance_due = now;
             }
             self.take_frames(now);
             if now >= self.maintenance_due {

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::contact::SILENCE_TIMEOUT;
 use super::*;
-use testbed::{Flight, GATEWAY, MTU, Side, Testbed, inner, packet};
+use testbed::{Flight, GATEWAY, MTU, PATHS, Side, Testbed, inner, packet};
 
 #[test]
 fn packets_arrive_once_and_in_order_in_both_directions() {
@@ -115,6 +115,21 @@ fn no_forged_replayed_truncated_or_flipped_datagram_is_delivered_or_answered() {
     assert_eq!(testbed.received(GATEWAY), Vec::<Vec<u8>>::new());
     assert_eq!(testbed.rejected(GATEWAY) - rejected_before, tried);
     assert!(testbed.until_bidirectional(1, 1000) < 100, "the tunnel still works");
+}
+
+#[test]
+fn a_path_that_comes_late_is_initiated_over_at_once() {
+    let testbed = Testbed::new(1, true);
+    let (endpoint, now) = (&testbed.sides[1].endpoint, testbed.now);
+    let initiations = || {
+        let mut count = 0;
+        endpoint.maintain(now, testbed.unix_ns, |_| count += 1);
+        count
+    };
+    (0..PATHS).for_each(|path| endpoint.set_path(now, PathId(path as u8), None));
+    assert_eq!(initiations(), 0);
+    endpoint.set_path(now, PathId(1), Some(1));
+    assert_eq!((initiations(), initiations()), (1, 0));
 }
 
 #[test]
