@@ -19,6 +19,7 @@ use crate::mptcp::{MeasuredSubflow, Notice};
 use crate::path::{PathId, PathSpec, PathState, Position, Sample, SampleKind};
 use crate::strategy::Strategy;
 use crate::time::Instant;
+use crate::volume::Volume;
 use crate::wanted::{ConnectionClass, Wanted};
 use path::{Path, Reports, reason_for};
 
@@ -53,6 +54,8 @@ pub enum Input {
     /// A path carries alone while it is good, whatever the strategy wants; `None`: the
     /// strategy decides again.
     Prefer(Option<Preferred>),
+    /// What is left of a path's data volume, and why.
+    Volume(PathId, Volume, Reason),
 }
 
 impl From<Sample> for Input {
@@ -248,7 +251,7 @@ impl Agent {
         }
         for (id, found) in found {
             let Some(path) = self.paths.get_mut(usize::from(id.0)) else { continue };
-            if path.belief == Belief::Unknown && path.state < found {
+            if path.belief == Belief::Unknown && path.state < found && !path.is_barred() {
                 path.decide(now, id, found, Reason::plain("resync", "a subflow exists on it"), &mut self.reports);
                 self.wanted.set(id, found);
             }
@@ -322,7 +325,7 @@ impl Agent {
         self.apply_preference(&mut wanted);
         for place in 0..self.paths.len() {
             let id = PathId(place as u8);
-            if self.paths[place].removed {
+            if self.paths[place].is_barred() {
                 wanted.close(id);
             }
             let state = wanted.state(ConnectionClass::default(), id);
@@ -370,6 +373,7 @@ impl Engine for Agent {
             Input::AddPath(spec, rank) => self.add_path(now, spec, rank),
             Input::RemovePath(path) => self.remove_path(now, path),
             Input::Prefer(preferred) => self.prefer(now, preferred),
+            Input::Volume(path, volume, reason) => self.set_volume(now, path, volume, reason),
         }
     }
 

@@ -24,4 +24,5 @@ pub mod strategy;
 pub mod time;
 pub mod transfer;
 pub mod tunnel;
+pub mod volume;
 pub mod wanted;

@@ -14,6 +14,7 @@ use crosslane_core::mptcp::{self, AddressId, Command, Refusal, Subflow, Token};
 use crosslane_core::path::{PathId, PathSpec, PathState, Rat, Sample, SampleKind};
 use crosslane_core::strategy::{Strategy, threshold};
 use crosslane_core::time::Instant;
+use crosslane_core::volume::Volume;
 
 const LTE: PathId = PathId(0);
 const NR: PathId = PathId(1);
@@ -158,4 +159,43 @@ fn a_connection_says_why_it_has_no_subflow_over_a_path() {
     assert_eq!((views.len(), views[0].token, views[0].peer), (1, Token(2), Some(remote)));
     assert_eq!((views[0].subflows[0].path, views[0].subflows[0].state), (LTE, Active));
     assert_eq!((agent.connections(None, 9).len(), agent.connection_count()), (3, 3));
+}
+
+fn volume(agent: &mut Agent, ms: u64, path: PathId, volume: Volume) {
+    agent.handle(at(ms), Input::Volume(path, volume, Reason::plain("volume", "by the test")));
+}
+
+#[test]
+fn a_path_with_little_volume_left_carries_only_while_no_other_is_good() {
+    let mut agent = agent(Mode::Aggregate);
+    volume(&mut agent, 10, LTE, Volume::Scarce);
+    assert_eq!(states(&agent), [Backup, Active]);
+    assert!(arguments(&agent, LTE).contains(&("volume", false)));
+    link(&mut agent, 20, NR, false);
+    assert_eq!(states(&agent), [Active, Closed], "no other is good");
+    link(&mut agent, 30, NR, true);
+    agent.handle(at(40), Input::Prefer(Some(Preferred { path: LTE, until: None })));
+    assert_eq!(states(&agent), [Active, Backup], "a request precedes it");
+    agent.handle(at(50), Input::Prefer(None));
+    volume(&mut agent, 60, LTE, Volume::Available);
+    assert_eq!(states(&agent), [Active, Active]);
+}
+
+#[test]
+fn a_path_whose_volume_is_used_up_carries_nothing_whatever_happens() {
+    let mut agent = agent(Mode::Backup);
+    volume(&mut agent, 10, LTE, Volume::Exhausted);
+    assert_eq!(states(&agent), [Closed, Active]);
+    agent.handle(at(20), Input::Prefer(Some(Preferred { path: LTE, until: None })));
+    assert_eq!(states(&agent), [Closed, Active], "a request changes nothing");
+    link(&mut agent, 30, NR, false);
+    assert_eq!(states(&agent)[0], Closed, "nor does the loss of the other");
+    connect(&mut agent, 1);
+    poll_all(&mut agent, 40);
+    let uses = agent.path_uses(at(40), Token(1)).expect("a connection");
+    assert_eq!(uses[0].wanted, Closed);
+    agent.handle(at(50), Input::Prefer(None));
+    link(&mut agent, 50, NR, true);
+    volume(&mut agent, 60, LTE, Volume::Available);
+    assert_eq!(states(&agent), [Active, Backup], "a new period begins");
 }

@@ -13,6 +13,7 @@ use crate::allocate::{Latest, PathInput, PathSupply};
 use crate::assess::{Assessor, Belief, Reason};
 use crate::path::{PathId, PathSpec, PathState, Rat};
 use crate::time::Instant;
+use crate::volume::Volume;
 
 /// What the agent reports: its outputs, and the last changes.
 #[derive(Default)]
@@ -38,6 +39,8 @@ pub(super) struct Path {
     pub(super) decided: Instant,
     pub(super) latest: Latest,
     pub(super) removed: bool,
+    pub(super) volume: Volume,
+    pub(super) volume_reason: Reason,
 }
 
 /// The reason for a state: the belief about the path itself, or about the path that
@@ -73,8 +76,23 @@ impl Path {
         Verdict { belief: self.belief, reason: &self.state_reason.text }
     }
 
+    /// Whether it is closed whatever the allocator wants.
+    pub(super) fn is_barred(&self) -> bool {
+        self.removed || self.volume == Volume::Exhausted
+    }
+
+    /// The belief on which the allocator decides. A path of which little volume is left is like
+    /// one that fades, for as long as it lasts.
+    fn effective_belief(&self) -> Belief {
+        match (self.volume, self.belief) {
+            (Volume::Scarce, Belief::Good) => Belief::Fading,
+            (Volume::Exhausted, _) => Belief::Lost,
+            (_, belief) => belief,
+        }
+    }
+
     pub(super) fn input(&self) -> PathInput {
-        PathInput { belief: self.belief, was: self.state, rank: self.rank, radio: self.radio }
+        PathInput { belief: self.effective_belief(), was: self.state, rank: self.rank, radio: self.radio }
     }
 
     pub(super) fn supply(&self) -> PathSupply<'_> {

@@ -1,4 +1,4 @@
-//! What the user prefers while the agent runs: a path, an order of the paths, a mode.
+//! What the user prefers while the agent runs: a path, an order of the paths, a mode, an end of its volume.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -9,6 +9,7 @@ use crate::allocate::Allocator;
 use crate::assess::{Belief, Reason};
 use crate::path::PathId;
 use crate::time::Instant;
+use crate::volume::Volume;
 use crate::wanted::Wanted;
 
 /// A path that the user prefers: it carries alone while it is good, with the others in reserve.
@@ -36,6 +37,16 @@ impl Agent {
     pub fn set_ranks(&mut self, now: Instant, ranks: impl Iterator<Item = u8>, reason: &Reason) {
         self.paths.iter_mut().zip(ranks).for_each(|(path, rank)| path.rank = rank);
         self.allocate(now, |_, _| reason.clone());
+    }
+
+    /// What is left of a path's volume. A path that is used up is closed like one that is removed.
+    pub(super) fn set_volume(&mut self, now: Instant, id: PathId, volume: Volume, reason: Reason) {
+        let Some(path) = self.paths.get_mut(usize::from(id.0)).filter(|path| !path.removed) else { return };
+        let was = core::mem::replace(&mut path.volume, volume);
+        path.volume_reason = reason.clone();
+        if was != volume {
+            self.allocate(now, |_, _| reason.clone());
+        }
     }
 
     pub(super) fn prefer(&mut self, now: Instant, preferred: Option<Preferred>) {
@@ -68,10 +79,10 @@ impl Agent {
     }
 
     pub(super) fn apply_preference(&self, wanted: &mut Wanted) {
-        if let Some(Preferred { path, .. }) = self.preferred
-            && self.paths[usize::from(path.0)].belief == Belief::Good
-        {
-            wanted.prefer(path);
+        let Some(Preferred { path: id, .. }) = self.preferred else { return };
+        let path = &self.paths[usize::from(id.0)];
+        if path.belief == Belief::Good && !path.is_barred() {
+            wanted.prefer(id);
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::mptcp::Token;
 use crate::mptcp::manager::{ConnectionView, PathUse};
 use crate::path::{PathId, PathState};
 use crate::time::Instant;
+use crate::volume::Volume;
 
 /// A path.
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +104,9 @@ impl Agent {
         if let Some(Preferred { path: preferred, .. }) = self.preferred {
             let name = &self.paths[usize::from(preferred.0)].name;
             arguments.push(argument(preferred == id, Reason::plain("prefer.request", requested(name))));
+        }
+        if path.volume != Volume::Available {
+            arguments.push(argument(false, path.volume_reason.clone()));
         }
         arguments
             .extend(self.preference(path).map(|(is_for, text)| argument(is_for, Reason::plain("preference", text))));
