@@ -1,5 +1,6 @@
 mod limits;
 mod testbed;
+mod vehicles;
 
 use std::net::{IpAddr, Ipv4Addr};
 
