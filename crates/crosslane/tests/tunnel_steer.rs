@@ -221,7 +221,8 @@ fn a_vehicle_comes_and_goes_by_a_reload_and_the_other_ones_packets_flow_on() {
     };
     assert_eq!(reload(&format!("{without_van}{van}")), "vehicle van is added\n");
     await_seen(&world, "van");
-    let other_key = van.replace(&world.keys[2].public().to_string(), &PrivateKey::generate().unwrap().public().to_string());
+    let other_key =
+        van.replace(&world.keys[2].public().to_string(), &PrivateKey::generate().unwrap().public().to_string());
     let sentence = "vehicle van has another key or other addresses: its tunnel starts again\n";
     assert_eq!(reload(&format!("{without_van}{other_key}")), sentence);
     sleep(Duration::from_millis(2500));

@@ -264,7 +264,9 @@ impl Endpoint {
     pub fn changes(&self, peer: usize, outbox: &mut Outbox) -> Vec<Change> {
         let Some(peer) = self.peers.get(peer) else { return Vec::new() };
         let changes = outbox.changes.drain(..);
-        changes.map(|(path, liveness, reason)| Change { peer: peer.plan.name.clone(), path, liveness, reason }).collect()
+        changes
+            .map(|(path, liveness, reason)| Change { peer: peer.plan.name.clone(), path, liveness, reason })
+            .collect()
     }
 
     /// Maintains the keys: an initiation for every path, if one is due, and the removal of expired state. Without a

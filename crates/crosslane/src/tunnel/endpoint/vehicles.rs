@@ -1,7 +1,7 @@
 //! The vehicles of a gateway, which come and go while it runs.
 
-use super::types::PeerPlan;
 use super::Endpoint;
+use super::types::PeerPlan;
 use crate::error::{Error, Result};
 use crate::tunnel::security::PublicKey;
 

@@ -118,7 +118,8 @@ impl Testbed {
 
     pub fn side(&self, side: usize) -> Side {
         let gateway = PeerPlan { name: "gateway".into(), prefixes: Vec::new(), at: Some(gateway_address()) };
-        let peers = if side == GATEWAY { (1..=self.addresses.len()).map(vehicle_plan).collect() } else { vec![gateway] };
+        let peers =
+            if side == GATEWAY { (1..=self.addresses.len()).map(vehicle_plan).collect() } else { vec![gateway] };
         let keys = self.keys.as_ref().map(|keys| {
             let others = if side == GATEWAY { &keys[1..] } else { &keys[..1] };
             (keys[side].clone(), others.iter().map(PrivateKey::public).collect())
