@@ -48,6 +48,7 @@ pub fn endpoint(
         ranks: vec![],
         overhead: Overhead::new(false, is_encrypted),
         mtu: 1432,
+        max_peers: 1,
         addresses: vec![IpAddr::from(inside(number))],
         rfc8086_only: standard,
     };
