@@ -103,7 +103,9 @@ fn an_agent_serves_its_page_its_state_and_its_metrics() {
     assert!(head.contains("content-type: application/openmetrics-text; version=1.0.0"), "{head}");
     assert!(body.contains("crosslane_path_bytes_total{path=\"nr\",direction=\"sent\"} "), "{body}");
     assert_eq!(families(&body), documented());
-    eprintln!("first view without connections {first_view} bytes; resident {} KiB", agent.resident_kib());
+    let resident_kib = agent.resident_kib();
+    eprintln!("first view without connections {first_view} bytes; resident {resident_kib} KiB");
+    assert!(resident_kib < 15_600, "more than 16 MB");
     assert_eq!(agent.end().1, "");
 }
 
@@ -186,6 +188,7 @@ fn an_open_page_costs_little_with_a_thousand_connections() {
                 let (_, body) = get(&testbed.vehicle, "/api/connections");
                 let page: ConnectionPage = serde_json::from_str(&body).unwrap();
                 assert!(page.connections.len() == 64 && page.next.is_some() && body.len() < 100_000, "{}", body.len());
+                assert_eq!(families(&get(&testbed.vehicle, "/metrics").1), documented());
             }
             sleep(Duration::from_secs(1));
         }
