@@ -116,7 +116,8 @@ impl<P> SendPath<P> {
     /// The size of a path MTU probe to send now, as a datagram on the wire, in bytes.
     pub(super) fn mtu_probe(&mut self, now: Instant) -> Option<u32> {
         let can_probe = matches!(self.liveness(), Liveness::Up | Liveness::Recovering) && self.is_open();
-        self.mtu.as_mut().filter(|_| can_probe)?.probe(now)
+        let is_in_use = self.is_in_use();
+        self.mtu.as_mut().filter(|_| can_probe)?.probe(now, is_in_use)
     }
 
     pub(super) fn liveness(&self) -> Liveness {
