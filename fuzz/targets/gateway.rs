@@ -46,6 +46,7 @@ pub fn endpoint(
         is_initiator: number != 0,
         mode: Mode::Aggregate,
         ranks: vec![],
+        keepalives: Vec::new(),
         overhead: Overhead::new(false, is_encrypted),
         mtu: 1432,
         max_peers: 1,

@@ -44,6 +44,10 @@ address = ["10.77.0.3/32"]
 const TUNNELS: &[(&str, &str, &str, &str)] = &[
     (VEHICLE, "gateway =", "listen = \"127.0.0.1:4760\"\ngateway =", "line 6: [tunnel] does not define its role; a"),
     (GATEWAY, "listen = \"127.0.0.1:4760\"\n", "", "line 1: [tunnel] does not define its role; a vehicle has"),
+    (VEHICLE, "rat =", "keepalive_s = 0\nrat =", "line 3: keepalive_s is 0; give 0.1 to 3600 seconds, or \"off\" for"),
+    (VEHICLE, "rat =", "keepalive_s = 0.05\nrat =", "line 3: keepalive_s is 0.05; give 0.1 to 3600 seconds"),
+    (VEHICLE, "rat =", "keepalive_s = nan\nrat =", "line 3: keepalive_s is NaN; give 0.1 to 3600 seconds"),
+    (VEHICLE, "rat =", "keepalive_s = \"never\"\nrat =", "line 3: keepalive_s is \"never\"; give 0.1 to 3600"),
     (VEHICLE, "gateway =", "mtu = 500\ngateway =", "line 8: an MTU of 500; give 576 to 9216"),
     (
         GATEWAY,

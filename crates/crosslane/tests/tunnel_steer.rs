@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::{self, JoinHandle, sleep};
 use std::time::Duration;
 
-use crosslane::control::status::{PeerStatus, Status};
+use crosslane::control::status::{PathStatus, PeerStatus, Status};
 use crosslane::testbed::Namespace;
 use crosslane::tunnel::security::PrivateKey;
 use crosslane_core::tunnel::Mode;
@@ -92,7 +92,8 @@ impl Stream {
         sleep(PHASE);
         let (sent_then, after) = read();
         let pairs = before.paths.iter().zip(&after.paths);
-        (sent_then - sent, pairs.map(|(old, new)| (new.sent_bytes - old.sent_bytes) / OUTER_BYTES).collect())
+        let data_bytes = |path: &PathStatus| path.sent_bytes - path.control_bytes;
+        (sent_then - sent, pairs.map(|(old, new)| (data_bytes(new) - data_bytes(old)) / OUTER_BYTES).collect())
     }
 }
 

@@ -22,6 +22,7 @@ pub mod wire;
 mod api;
 mod feedback;
 mod fq_codel;
+mod keepalive;
 mod outbox;
 mod path_order;
 mod paths;
@@ -38,10 +39,11 @@ mod status;
 pub use api::{Encryption, Input, Mode, Output, Setup};
 use feedback::ReportPaths;
 use fq_codel::{PathDelays, Queue, Queued};
+pub use keepalive::{Keepalive, NAT_TIMEOUT};
 use outbox::{Header, Outbox};
 use path_order::PathOrder;
-pub use paths::{KEEPALIVE, KEEPALIVE_PRICED, PathStats};
-use paths::{KEEPALIVE_FOLLOWER, PathSet, Paths};
+pub use paths::PathStats;
+use paths::{PathSet, Paths};
 use peer::{EpochChange, Peer};
 use primary_path::wants_trains;
 use reorder_buffer::ReorderBuffer;
@@ -87,7 +89,7 @@ impl<P: Clone> Tunnel<P> {
     pub fn new(setup: Setup) -> Tunnel<P> {
         let mut paths = Paths::new(PathOrder::new(&setup.ranks));
         if !setup.is_initiator {
-            paths.set_keepalives(&[KEEPALIVE_FOLLOWER; MAX_PATHS]);
+            paths.set_keepalives(&[Keepalive::FOLLOWER; MAX_PATHS]);
         }
         Tunnel {
             mode: setup.mode,
@@ -126,9 +128,9 @@ impl<P: Clone> Tunnel<P> {
         self.paths.max_datagram_bytes = Some(max_datagram_bytes);
     }
 
-    /// Sets the keepalive interval of each path while it is not in use; one without has [`KEEPALIVE`]. To be
-    /// called before a path is added. A follower keeps the intervals of the initiator.
-    pub fn set_keepalives(&mut self, keepalives: &[Duration]) {
+    /// Sets the keepalives of the first paths; the others have [`Keepalive::DEFAULT`]. To be called before a path
+    /// is added. A follower answers those of the initiator.
+    pub fn set_keepalives(&mut self, keepalives: &[Keepalive]) {
         if self.is_initiator {
             self.paths.set_keepalives(keepalives);
         }
@@ -268,7 +270,7 @@ impl<P: Clone> Tunnel<P> {
             let returns_all = place == 0 || self.paths.get(path).is_some_and(|path| path.sender.is_in_use());
             let paths = all.iter().filter(|report| returns_all || report.path == path).cloned().collect();
             let message = self.header().message(Body::Report { peer_epoch, paths });
-            self.outbox.outputs.push_back(Output::Message { path, number: None, message });
+            self.paths.get_mut(path).into_iter().for_each(|at| self.outbox.report(path, at, message.clone()));
         }
     }
 
@@ -308,8 +310,8 @@ impl<P: Clone> Tunnel<P> {
         match message.body {
             Body::Probe | Body::MtuProbe(_) if number.is_some() => {
                 self.paths.request_feedback(now, path);
-                if !self.is_initiator {
-                    self.paths.get_mut(path).into_iter().for_each(|path| path.sender.answer_probe(now));
+                if let Some(path) = self.paths.get_mut(path).filter(|_| !self.is_initiator) {
+                    path.sender.answer_probe(now);
                 }
             }
             Body::Report { peer_epoch, paths } => {

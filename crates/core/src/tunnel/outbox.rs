@@ -8,6 +8,7 @@ use super::send_path::TRAIN_PACKETS;
 use super::wire::control_message::{Body, Message, PROBE_BYTES};
 use super::wire::gre::NUMBERED_BYTES;
 use super::wire::gre_key::GreKey;
+use super::wire::overhead::SEQUENCE_BYTES;
 use super::{Mode, Output};
 use crate::path::PathId;
 use crate::time::Instant;
@@ -82,8 +83,17 @@ impl<P: Clone> Outbox<P> {
         (0..TRAIN_PACKETS).for_each(|_| self.numbered(now, id, path, header.message(Body::PacketTrain)));
     }
 
+    /// Sends a report on a path.
+    pub(super) fn report(&mut self, id: PathId, path: &mut Path<P>, message: Message) {
+        let wire_bytes = u64::from(self.wire_bytes(message.body.bytes() as u32) - SEQUENCE_BYTES);
+        path.sender.counts.sent_bytes += wire_bytes;
+        path.sender.counts.control_bytes += wire_bytes;
+        self.outputs.push_back(Output::Message { path: id, number: None, message });
+    }
+
     fn numbered(&mut self, now: Instant, id: PathId, path: &mut Path<P>, message: Message) {
         let wire_bytes = self.wire_bytes(message.body.bytes() as u32);
+        path.sender.counts.control_bytes += u64::from(wire_bytes);
         let number = Some(path.sender.send(now, wire_bytes, None));
         self.outputs.push_back(Output::Message { path: id, number, message });
     }

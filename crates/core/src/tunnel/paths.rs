@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::keepalive::Keepalive;
 use super::path_order::PathOrder;
 use super::recv_path::RecvPath;
 use super::reorder_buffer::ActivePaths;
@@ -18,15 +19,6 @@ use crate::time::{Duration, Instant};
 pub(super) const NEGLIGIBLE_DELAY_US: i64 = 15_000;
 /// Maximum delay difference of the paths that counts, in µs.
 const MAX_DELAY_DIFFERENCE_US: i64 = 150_000;
-
-/// Keepalive interval of a path that is not in use: with all headers 0.7 MB an hour in both directions.
-pub const KEEPALIVE: Duration = Duration::from_secs(2);
-/// The same of a path whose bytes cost money: below the 30 s after which some NATs drop a mapping (RFC 4787,
-/// section 4.3, requires 2 minutes).
-pub const KEEPALIVE_PRICED: Duration = Duration::from_secs(25);
-/// The same at the follower, which answers the initiator's keepalives: only the loss of these leaves it so
-/// long without its own.
-pub(super) const KEEPALIVE_FOLLOWER: Duration = Duration::from_secs(30);
 
 /// Status of a path.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,8 +35,10 @@ pub struct PathStats {
     pub rtt: Option<Duration>,
     /// Recent share of lost packets (0 to 1).
     pub loss: f64,
-    /// Bytes sent, as datagrams on the wire.
+    /// Bytes sent, as datagrams on the wire: packets, their copies, and control messages.
     pub sent_bytes: u64,
+    /// Those of control messages: probes, packet trains and reports.
+    pub control_bytes: u64,
     /// Packets delivered.
     pub delivered: u64,
     /// Packets lost.
@@ -103,8 +97,8 @@ pub(super) struct Paths<P> {
     wanted_states: [PathState; MAX_PATHS],
     /// Longest datagram on the wire of the paths added from now on, in bytes. `None`: no path MTU discovery.
     pub max_datagram_bytes: Option<u32>,
-    /// Keepalive interval of each path added from now on, while it is not in use.
-    keepalives: [Duration; MAX_PATHS],
+    /// Keepalives of each path added from now on.
+    keepalives: [Keepalive; MAX_PATHS],
     pub order: PathOrder,
 }
 
@@ -116,13 +110,13 @@ impl<P> Paths<P> {
             next_numbers: [0; MAX_PATHS],
             wanted_states: [PathState::Active; MAX_PATHS],
             max_datagram_bytes: None,
-            keepalives: [KEEPALIVE; MAX_PATHS],
+            keepalives: [Keepalive::DEFAULT; MAX_PATHS],
             order,
         }
     }
 
-    /// Sets the keepalive interval of the first paths.
-    pub(super) fn set_keepalives(&mut self, keepalives: &[Duration]) {
+    /// Sets the keepalives of the first paths.
+    pub(super) fn set_keepalives(&mut self, keepalives: &[Keepalive]) {
         self.keepalives.iter_mut().zip(keepalives).for_each(|(known, keepalive)| *known = *keepalive);
     }
 
@@ -155,6 +149,7 @@ impl<P> Paths<P> {
             rtt: sender.rtt.min,
             loss: sender.counts.recent_loss,
             sent_bytes: sender.counts.sent_bytes,
+            control_bytes: sender.counts.control_bytes,
             delivered: sender.counts.delivered,
             lost: sender.counts.lost,
         })

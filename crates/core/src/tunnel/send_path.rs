@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::string::String;
 
+use super::keepalive::Keepalive;
 use super::retransmit_queue::Retransmittable;
 use super::wire::control_message::PathReport;
 use crate::path::{PathId, PathState, Sample, SampleKind, Transport};
@@ -62,8 +63,9 @@ pub(super) struct SendPath<P> {
     pub last_carried: Instant,
     /// When it last carried a packet in either direction; before any, the start.
     pub last_used: Instant,
-    /// Keepalive interval while it is not in use.
-    pub keepalive: Duration,
+    pub keepalive: Keepalive,
+    /// Whether it sent a keepalive since the peer's last probe.
+    sent_keepalive: bool,
 }
 
 impl<P> SendPath<P> {
@@ -83,11 +85,12 @@ impl<P> SendPath<P> {
             liveness: LivenessMonitor::new(now),
             last_carried: now,
             last_used: now,
-            keepalive: KEEPALIVE_IN_USE,
+            keepalive: Keepalive::DEFAULT,
+            sent_keepalive: false,
         }
     }
 
-    /// The same path after a restart of the peer: sequence numbers, path MTU and keepalive interval remain.
+    /// The same path after a restart of the peer: sequence numbers, path MTU and keepalives remain.
     pub(super) fn after_peer_restart(&mut self, now: Instant) -> SendPath<P> {
         let new = SendPath::new(now, self.wanted_state, self.next_number());
         SendPath { mtu: self.mtu.take(), keepalive: self.keepalive, ..new }
@@ -113,7 +116,8 @@ impl<P> SendPath<P> {
     /// The size of a path MTU probe to send now, as a datagram on the wire, in bytes.
     pub(super) fn mtu_probe(&mut self, now: Instant) -> Option<u32> {
         let can_probe = matches!(self.liveness(), Liveness::Up | Liveness::Recovering) && self.is_open();
-        self.mtu.as_mut().filter(|_| can_probe)?.probe(now)
+        let is_in_use = self.is_in_use();
+        self.mtu.as_mut().filter(|_| can_probe)?.probe(now, is_in_use)
     }
 
     pub(super) fn liveness(&self) -> Liveness {
@@ -316,11 +320,13 @@ impl<P> SendPath<P> {
     }
 
     fn observed(&self) -> Observed {
+        let is_answered = !(self.keepalive.only_after_peer && self.sent_keepalive);
         Observed {
             rtt: self.rtt,
             oldest_sent: self.in_flight.oldest_sent(),
             last_sent: self.in_flight.last_sent,
-            keepalive: if self.is_in_use() { self.keepalive.min(KEEPALIVE_IN_USE) } else { self.keepalive },
+            keepalive: if is_answered { self.keepalive } else { Keepalive::OFF },
+            is_in_use: self.is_in_use(),
             is_closed: !self.is_open(),
         }
     }
@@ -357,10 +363,12 @@ impl<P> SendPath<P> {
     pub(super) fn answer_probe(&mut self, now: Instant) {
         let is_quiet = self.in_flight.oldest_sent().is_none() && now >= self.in_flight.last_sent + KEEPALIVE_IN_USE;
         self.liveness.probe_wanted |= is_quiet;
+        self.sent_keepalive = false;
     }
 
-    /// Records that a probe was sent.
+    /// Records that a probe is sent.
     pub(super) fn on_probe_sent(&mut self) {
+        self.sent_keepalive |= !self.liveness.probe_wanted && !self.is_in_use();
         self.liveness.probe_wanted = false;
     }
 

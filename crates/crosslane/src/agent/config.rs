@@ -20,6 +20,7 @@ use crate::tunnel::config::TunnelConfig;
 pub mod cam;
 mod checks;
 pub mod http;
+pub mod keepalive;
 pub mod observe;
 pub mod reload;
 pub mod roadside;
@@ -29,6 +30,7 @@ pub mod unit;
 use cam::CamConfig;
 use checks::Complaint;
 use http::HttpConfig;
+use keepalive::KeepaliveSetting;
 use observe::Observe;
 use roadside::RoadsideConfig;
 use strategy::{read_strategy, with_tree};
@@ -90,6 +92,8 @@ pub struct PathConfig {
     pub stations: Vec<u32>,
     /// Number of the radio, if it shares one with other paths.
     pub radio: Option<u8>,
+    /// Interval of the tunnel's keepalives while it carries nothing, in s (0.1 to 3600), or "off".
+    pub keepalive_s: Option<Spanned<KeepaliveSetting>>,
 }
 
 impl PathConfig {
@@ -247,7 +251,7 @@ fn read_checked(text: &str) -> Result<Config, Complaint> {
         return Err((unknown.span().start, cause, "name paths of this file"));
     }
     let of_keys = [checks::ranges, checks::mode, checks::demands, checks::costs];
-    let of_sections = [observe::check, unit::check, roadside::check, cam::check, http::check];
+    let of_sections = [observe::check, unit::check, roadside::check, cam::check, http::check, keepalive::check];
     of_keys.into_iter().chain(of_sections).try_for_each(|check| check(&config))?;
     Ok(config)
 }

@@ -76,6 +76,7 @@ pub fn lacks(config: &Config) -> Vec<String> {
     if config.unit.is_some() && forwards() == Some(false) {
         lacks.push(NO_FORWARDING.into());
     }
+    lacks.extend(config.rare_keepalives());
     lacks.extend(config.log.events.as_deref().and_then(unwritable));
     lacks
 }

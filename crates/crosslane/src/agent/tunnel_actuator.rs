@@ -77,7 +77,7 @@ impl ActiveTunnel {
     /// # Errors
     /// One sentence with the remedy.
     pub fn start(tunnel: &TunnelConfig, config: &Config, clock: Clock) -> Result<ActiveTunnel> {
-        let data_plane = DataPlane::start(tunnel, config.ranks(), clock)?;
+        let data_plane = DataPlane::start(tunnel, config.ranks(), config.keepalives(), clock)?;
         let path = |path: &Spanned<PathConfig>| {
             let path = path.get_ref();
             Path { name: path.name.clone(), interface: path.interface().into(), address: None }

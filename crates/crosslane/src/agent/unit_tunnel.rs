@@ -270,7 +270,7 @@ pub fn settle(wiring: &mut Wiring, interface: &str, inner: Ipv4Addr) -> Result<(
 
 /// An encrypted tunnel, whose single path is the radio.
 fn start(roadside: &RoadsideConfig, unit: &UnitConfig, mtu: u32, radio: Radio, clock: Clock) -> Result<DataPlane> {
-    let data_plane = DataPlane::start(&roadside.encrypted(unit, mtu), vec![0], clock)?;
+    let data_plane = DataPlane::start(&roadside.encrypted(unit, mtu), vec![0], Vec::new(), clock)?;
     match data_plane.set_path(PathId(0), Some(radio.address.into()), &roadside.interface) {
         Ok(()) => data_plane.set_wanted(&[PathState::Active], &[PathId(0)]),
         Err(fault) => {

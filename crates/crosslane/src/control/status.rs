@@ -96,6 +96,9 @@ pub struct PathStatus {
     pub loss: f64,
     /// Bytes sent, as datagrams on the wire.
     pub sent_bytes: u64,
+    /// Those of control messages: probes and reports.
+    #[serde(default)]
+    pub control_bytes: u64,
     /// Packets delivered.
     pub delivered: u64,
     /// Packets lost.
@@ -115,6 +118,7 @@ impl Status {
             min_rtt_ms: view.rtt.map(|rtt| rtt.as_secs_f64() * 1e3),
             loss: view.loss,
             sent_bytes: view.sent_bytes,
+            control_bytes: view.control_bytes,
             delivered: view.delivered,
             lost: view.lost,
         };

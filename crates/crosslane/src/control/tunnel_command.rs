@@ -134,11 +134,21 @@ fn peer_text(peer: &PeerStatus) -> String {
     text
 }
 
-const COLUMNS: usize = 9;
+const COLUMNS: usize = 10;
 /// Texts are aligned left, figures right; the reason is last.
-const HEADING: [&str; COLUMNS] =
-    ["path", "wanted", "liveness", "Mbit/s", "min RTT ms", "loss %", "sent bytes", "packets lost", "reason"];
-const FIGURES: std::ops::Range<usize> = 3..8;
+const HEADING: [&str; COLUMNS] = [
+    "path",
+    "wanted",
+    "liveness",
+    "Mbit/s",
+    "min RTT ms",
+    "loss %",
+    "sent bytes",
+    "of control",
+    "packets lost",
+    "reason",
+];
+const FIGURES: std::ops::Range<usize> = 3..9;
 
 fn row(path: &PathStatus) -> [String; COLUMNS] {
     let figure = |known: Option<f64>| known.map_or_else(|| "-".into(), |known| format!("{known:.1}"));
@@ -150,6 +160,7 @@ fn row(path: &PathStatus) -> [String; COLUMNS] {
         figure(path.min_rtt_ms),
         figure(Some(path.loss * 100.0)),
         path.sent_bytes.to_string(),
+        path.control_bytes.to_string(),
         path.lost.to_string(),
         path.reason.clone(),
     ]
@@ -170,6 +181,7 @@ mod tests {
             min_rtt_ms: Some(10.25),
             loss: 0.021,
             sent_bytes: 123_456,
+            control_bytes: 2345,
             delivered: 90,
             lost,
         };
@@ -194,9 +206,9 @@ mod tests {
 crosslane0: vehicle, encrypted, MTU 1432
 
 gateway 192.0.2.1:4760: cheapest-first, last seen 0.0 s ago
-path    wanted  liveness  Mbit/s  min RTT ms  loss %  sent bytes  packets lost  reason
-lte     active  up          19.8        10.2     2.1      123456             7  it answers
-its-g5  active  up             -        10.2     2.1      123456         12345  it answers
+path    wanted  liveness  Mbit/s  min RTT ms  loss %  sent bytes  of control  packets lost  reason
+lte     active  up          19.8        10.2     2.1      123456        2345             7  it answers
+its-g5  active  up             -        10.2     2.1      123456        2345         12345  it answers
 
 van: cheapest-first, never seen
 ";

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crosslane_core::packet::gro::Coalescer;
 use crosslane_core::packet::ip::IpView;
 use crosslane_core::path::{PathId, PathState, Sample};
-use crosslane_core::tunnel::Mode;
+use crosslane_core::tunnel::{Keepalive, Mode};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::config::{MAX_VEHICLES, TunnelConfig};
@@ -65,8 +65,8 @@ impl DataPlane {
     ///
     /// # Errors
     /// One error message with the remedy.
-    pub fn start(config: &TunnelConfig, ranks: Vec<u8>, clock: Clock) -> Result<DataPlane> {
-        let plan = plan(config, ranks)?;
+    pub fn start(config: &TunnelConfig, ranks: Vec<u8>, keepalives: Vec<Keepalive>, clock: Clock) -> Result<DataPlane> {
+        let plan = plan(config, ranks, keepalives)?;
         let listen =
             config.listen.as_ref().map(|listen| bind(*listen.get_ref(), None, config.rfc8086_only)).transpose()?;
         let device = Device::open(&config.device())?;
@@ -215,7 +215,7 @@ fn vehicles(config: &TunnelConfig) -> impl Iterator<Item = PeerPlan> {
     })
 }
 
-fn plan(config: &TunnelConfig, ranks: Vec<u8>) -> Result<Plan> {
+fn plan(config: &TunnelConfig, ranks: Vec<u8>, keepalives: Vec<Keepalive>) -> Result<Plan> {
     let at = config.gateway_address()?;
     let gateway = PeerPlan { name: "gateway".into(), prefixes: Vec::new(), at };
     let peers = if at.is_some() { vec![gateway] } else { vehicles(config).collect() };
@@ -225,6 +225,7 @@ fn plan(config: &TunnelConfig, ranks: Vec<u8>) -> Result<Plan> {
         is_initiator: at.is_some(),
         mode: config.mode,
         ranks,
+        keepalives,
         overhead: config.overhead(),
         mtu: config.inner_mtu(),
         max_peers: if config.has_changing_vehicles() { MAX_VEHICLES_EVER } else { 1 },

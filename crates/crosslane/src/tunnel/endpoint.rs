@@ -22,7 +22,7 @@ use crosslane_core::path::{PathId, PathState, Sample};
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::wire::control_message::MAX_PATHS;
 use crosslane_core::tunnel::wire::overhead::Overhead;
-use crosslane_core::tunnel::{Input, Setup, Tunnel};
+use crosslane_core::tunnel::{Input, Keepalive, Setup, Tunnel};
 
 use crate::tunnel::endpoint::egress::{Outbox, Transmit};
 
@@ -64,6 +64,7 @@ pub struct Endpoint {
     peers: Peers,
     /// Parameters of a peer's engine.
     setup: Setup,
+    keepalives: Vec<Keepalive>,
     rfc8086_only: bool,
     /// None: the tunnel is not encrypted.
     keys: Option<KeyExchange>,
@@ -95,6 +96,7 @@ impl Endpoint {
             queued: QueuedBytes::new(places),
             peers: Peers::new(places),
             setup,
+            keepalives: plan.keepalives,
             rfc8086_only: plan.rfc8086_only,
             keys: plan.keys.map(|(private, peers)| KeyExchange::new(private, peers)),
             is_initiator: plan.is_initiator,
@@ -116,6 +118,7 @@ impl Endpoint {
             // Milliseconds: restarts are further apart.
             let epoch = ((unix_ns / 1_000_000) as u32).wrapping_add(self.peers.used() as u32) | 1;
             let mut tunnel = Tunnel::new(Setup { epoch, ..setup.clone() });
+            tunnel.set_keepalives(&self.keepalives);
             tunnel.probe_mtu_up_to(self.mtu + self.overhead.around_packet());
             PeerEngine::Multipath(Box::new(Mutex::new(tunnel)))
         };

@@ -5,6 +5,7 @@ use alloc::string::String;
 
 use super::rtt::Rtt;
 use crate::time::{Duration, Instant};
+use crate::tunnel::keepalive::Keepalive;
 
 /// Feedback is overdue by this time beyond RTT and its variation.
 const FEEDBACK_MARGIN: Duration = Duration::from_millis(25);
@@ -17,9 +18,6 @@ const PROBE_INTERVAL_UNANSWERED: Duration = Duration::from_millis(250);
 /// Keepalive interval of a path that carried traffic lately, so that its state is known when it carries
 /// again.
 pub(super) const KEEPALIVE_IN_USE: Duration = Duration::from_millis(500);
-/// Keepalive interval while the whole tunnel is idle: below the 30 s after which some NATs drop a mapping
-/// (RFC 4787, section 4.3, requires 2 minutes).
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 /// Number of copies that decide whether a recovering path is up.
 const RECOVERY_PACKETS: u32 = 10;
 /// Maximum share of lost copies for a recovering path to be up.
@@ -75,8 +73,9 @@ pub(super) struct Observed {
     pub(super) oldest_sent: Option<Instant>,
     /// Send time of the newest packet.
     pub(super) last_sent: Instant,
-    /// Its keepalive interval while the tunnel carries something.
-    pub(super) keepalive: Duration,
+    pub(super) keepalive: Keepalive,
+    /// Whether it carried a packet lately.
+    pub(super) is_in_use: bool,
     /// Whether the path is to be closed; it is then not probed.
     pub(super) is_closed: bool,
 }
@@ -215,8 +214,11 @@ impl LivenessMonitor {
         let has_nothing_in_flight = path.oldest_sent.is_none();
         let interval = match self.liveness {
             Liveness::Up if !has_nothing_in_flight => return None,
-            Liveness::Up if self.tunnel.is_idle => KEEPALIVE_IDLE.max(path.keepalive),
-            Liveness::Up => path.keepalive,
+            Liveness::Up if self.tunnel.is_idle => path.keepalive.idle?,
+            Liveness::Up if path.is_in_use => {
+                path.keepalive.unused.map_or(KEEPALIVE_IN_USE, |it| it.min(KEEPALIVE_IN_USE))
+            }
+            Liveness::Up => path.keepalive.unused?,
             Liveness::Recovering => PROBE_INTERVAL,
             _ if has_nothing_in_flight || !self.tunnel.is_idle => PROBE_INTERVAL,
             _ => PROBE_INTERVAL_UNANSWERED,
@@ -258,7 +260,8 @@ mod tests {
             rtt: *rtt,
             oldest_sent: Some(at(1000)),
             last_sent: at(1000),
-            keepalive: KEEPALIVE_IN_USE,
+            keepalive: Keepalive::DEFAULT,
+            is_in_use: true,
             is_closed: false,
         }
     }
@@ -311,8 +314,9 @@ mod tests {
         let is_idle = TunnelState { is_idle: true, ..TunnelState::default() };
         monitor.advance(at(1100), is_idle, &path);
         assert_eq!(monitor.probe_at(&path), Some(at(16_000)));
-        let expensive = Observed { keepalive: Duration::from_secs(25), ..path };
+        let expensive = Observed { keepalive: Keepalive::PRICED, ..path };
         assert_eq!(monitor.probe_at(&expensive), Some(at(26_000)));
+        assert_eq!(monitor.probe_at(&Observed { keepalive: Keepalive::OFF, ..path }), None);
         assert_eq!(monitor.probe_at(&Observed { is_closed: true, ..path }), None);
     }
 

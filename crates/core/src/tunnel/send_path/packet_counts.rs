@@ -8,6 +8,8 @@ const RECENT_PACKETS: f64 = 100.0;
 pub(in super::super) struct PacketCounts {
     /// Bytes sent, as datagrams on the wire.
     pub sent_bytes: u64,
+    /// Those of control messages.
+    pub control_bytes: u64,
     /// Packets delivered.
     pub delivered: u64,
     /// Their bytes.

@@ -80,12 +80,13 @@ impl PathMtu {
         }
     }
 
-    /// The size of a probe to send now; the caller sends it.
-    pub(in super::super) fn probe(&mut self, now: Instant) -> Option<u32> {
+    /// The size of a probe to send now; the caller sends it. On a path that is not in use, none looks for a larger
+    /// size.
+    pub(in super::super) fn probe(&mut self, now: Instant, is_in_use: bool) -> Option<u32> {
         if self.probed.is_some_and(|at| now.since(at) < PROBE_TIMER) {
             return None;
         }
-        if self.search.is_none() && self.settled < self.max && now >= self.raise_at {
+        if self.search.is_none() && is_in_use && self.settled < self.max && now >= self.raise_at {
             self.search = Some(Search::of(self.passes, self.max + 1, self.max));
         }
         let size = self.search?.size;
@@ -145,7 +146,7 @@ mod tests {
     /// Runs probes over a path that carries `carries` bytes, one each 10 ms; returns the number of probes.
     fn run(mtu: &mut PathMtu, now: &mut Instant, carries: u32) -> u32 {
         for count in 0..200 {
-            let Some(size) = mtu.probe(*now) else { return count };
+            let Some(size) = mtu.probe(*now, true) else { return count };
             *now = *now + Duration::from_millis(10);
             mtu.on_probe(*now, size, size > carries);
         }
@@ -176,13 +177,13 @@ mod tests {
     fn two_lost_probes_change_nothing() {
         let mut mtu = PathMtu::new(1500);
         for n in 0..2 {
-            assert_eq!(mtu.probe(at(n)), Some(1500));
+            assert_eq!(mtu.probe(at(n), true), Some(1500));
             mtu.on_probe(at(n), 1500, true);
             assert_eq!(mtu.passes, 1500);
         }
-        assert_eq!(mtu.probe(at(2)), Some(1500));
+        assert_eq!(mtu.probe(at(2), true), Some(1500));
         mtu.on_probe(at(2), 1500, false);
-        assert_eq!((mtu.probe(at(3)), mtu.settled), (None, 1500));
+        assert_eq!((mtu.probe(at(3), true), mtu.settled), (None, 1500));
     }
 
     #[test]
@@ -191,7 +192,7 @@ mod tests {
         run(&mut mtu, &mut now, 1500);
         (0..3).for_each(|_| mtu.on_packet(1400, true));
         for _ in 0..3 {
-            assert_eq!(mtu.probe(now), Some(1500));
+            assert_eq!(mtu.probe(now, true), Some(1500));
             mtu.on_probe(now, 1500, true);
         }
         assert_eq!((mtu.passes, mtu.settled), (MIN_BYTES, 1500));
@@ -207,7 +208,7 @@ mod tests {
             mtu.on_packet(1400, true);
             mtu.on_packet(1200, false);
         }
-        assert_eq!(mtu.probe(now), None, "two losses may be random");
+        assert_eq!(mtu.probe(now, true), None, "two losses may be random");
         mtu.on_packet(1400, true);
         run(&mut mtu, &mut now, 1300);
         assert!(mtu.settled <= 1300);
@@ -223,7 +224,7 @@ mod tests {
             mtu.on_packet(1400, false);
             mtu.on_packet(100, true);
         }
-        assert_eq!(mtu.probe(now), None);
+        assert_eq!(mtu.probe(now, true), None);
     }
 
     #[test]
@@ -232,26 +233,27 @@ mod tests {
         run(&mut mtu, &mut now, 1300);
         let settled = mtu.settled;
         now = now + RAISE_INTERVAL - Duration::from_millis(1);
-        assert_eq!(mtu.probe(now), None);
+        assert_eq!(mtu.probe(now, true), None);
         now = now + Duration::from_millis(1);
+        assert_eq!(mtu.probe(now, false), None, "the path is not in use");
         assert_eq!(run(&mut mtu, &mut now, 1400) > 3, mtu.settled > 1390);
         assert!((1392..=1400).contains(&mtu.settled), "from {settled}: {mtu:?}");
         now = now + RAISE_INTERVAL;
         assert_eq!(run(&mut mtu, &mut now, 1500), 1);
         assert_eq!(mtu.settled, 1500);
         now = now + RAISE_INTERVAL * 100;
-        assert_eq!(mtu.probe(now), None, "there is nothing to gain");
+        assert_eq!(mtu.probe(now, true), None, "there is nothing to gain");
     }
 
     #[test]
     fn an_unreported_probe_is_repeated_and_does_not_count() {
         let mut mtu = PathMtu::new(1500);
         for n in 0..10 {
-            assert_eq!(mtu.probe(at(2000 * n)), Some(1500));
-            assert_eq!(mtu.probe(at(2000 * n + 1999)), None);
+            assert_eq!(mtu.probe(at(2000 * n), true), Some(1500));
+            assert_eq!(mtu.probe(at(2000 * n + 1999), true), None);
         }
         assert_eq!(mtu.passes, 1500);
         mtu.on_probe(at(20_000), 999, true);
-        assert_eq!(mtu.probe(at(20_000)), Some(1500), "a report of another size changes nothing");
+        assert_eq!(mtu.probe(at(20_000), true), Some(1500), "a report of another size changes nothing");
     }
 }

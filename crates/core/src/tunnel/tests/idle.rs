@@ -15,10 +15,10 @@ fn at_s(s: u64) -> Instant {
     Instant::from_millis(s * 1000)
 }
 
-/// A tunnel whose second path has this keepalive interval.
-fn with_keepalive(mode: Mode, keepalive: Duration) -> Testbed {
+/// A tunnel whose second path has these keepalives.
+fn with_keepalive(mode: Mode, keepalive: Keepalive) -> Testbed {
     let mut testbed = Testbed::new(mode, &LINKS);
-    testbed.endpoints[0].set_keepalives(&[KEEPALIVE, keepalive]);
+    testbed.endpoints[0].set_keepalives(&[Keepalive::DEFAULT, keepalive]);
     testbed.set_clocks([Clock::default(); 2]);
     testbed
 }
@@ -74,14 +74,14 @@ fn a_backup_path_costs_less_than_a_megabyte_an_hour() {
 
 #[test]
 fn a_path_with_a_price_costs_less_than_a_tenth_of_a_megabyte_an_hour() {
-    let mb = cost_of_the_reserve(with_keepalive(Mode::Standby, KEEPALIVE_PRICED), 1);
+    let mb = cost_of_the_reserve(with_keepalive(Mode::Standby, Keepalive::PRICED), 1);
     assert!((0.03..0.1).contains(&mb), "{mb} MB");
 }
 
 #[test]
 fn an_idle_tunnel_costs_less_than_a_third_of_a_megabyte_an_hour_on_each_path() {
     for path in 0..2 {
-        let mut testbed = with_keepalive(Mode::Standby, KEEPALIVE_PRICED);
+        let mut testbed = with_keepalive(Mode::Standby, Keepalive::PRICED);
         talk(&mut testbed, BOTH, at_s(5));
         testbed.run_until(at_s(20));
         let mb = mb_an_hour(&mut testbed, path, |testbed| testbed.run_until(at_s(3620)));
@@ -136,8 +136,8 @@ fn the_path_that_carries_again_after_a_long_silence_is_left_as_fast() {
 
 #[test]
 fn a_reserve_that_dies_while_idle_is_known_dead_within_three_keepalives() {
-    for keepalive in [Duration::from_millis(500), KEEPALIVE, KEEPALIVE_PRICED] {
-        let mut testbed = with_keepalive(Mode::Standby, keepalive);
+    for keepalive in [Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(25)] {
+        let mut testbed = with_keepalive(Mode::Standby, Keepalive::every(keepalive));
         talk(&mut testbed, BOTH, at_s(60));
         let liveness = |testbed: &Testbed| {
             testbed.endpoints.each_ref().map(|endpoint| endpoint.path(PathId(1)).map(|path| path.liveness))
@@ -147,7 +147,7 @@ fn a_reserve_that_dies_while_idle_is_known_dead_within_three_keepalives() {
         let until = testbed.now + keepalive * 3;
         talk(&mut testbed, BOTH, until);
         assert_eq!(liveness(&testbed)[0], Some(Liveness::Down), "{keepalive:?}");
-        let until = testbed.now + KEEPALIVE_FOLLOWER;
+        let until = testbed.now + NAT_TIMEOUT;
         talk(&mut testbed, BOTH, until);
         assert_eq!(liveness(&testbed)[1], Some(Liveness::Down), "{keepalive:?}");
     }
@@ -157,7 +157,7 @@ fn a_reserve_that_dies_while_idle_is_known_dead_within_three_keepalives() {
 #[test]
 fn the_initiator_sets_the_keepalive_interval_of_both_endpoints() {
     for (keepalive_s, probes) in [(1, 50..=62), (10, 4..=7)] {
-        let mut testbed = with_keepalive(Mode::Standby, Duration::from_secs(keepalive_s));
+        let mut testbed = with_keepalive(Mode::Standby, Keepalive::every(Duration::from_secs(keepalive_s)));
         talk(&mut testbed, BOTH, at_s(20));
         let delivered = |testbed: &Testbed| {
             testbed.endpoints.each_ref().map(|endpoint| endpoint.path(PathId(1)).map_or(0, |path| path.delivered))
@@ -169,5 +169,52 @@ fn the_initiator_sets_the_keepalive_interval_of_both_endpoints() {
             let answered = after[endpoint] - before[endpoint];
             assert!(probes.contains(&answered), "endpoint {endpoint}: {answered} probes in a minute");
         }
+    }
+}
+
+#[test]
+fn a_path_without_keepalives_costs_nothing_and_takes_over() {
+    let mut testbed = with_keepalive(Mode::Standby, Keepalive::OFF);
+    talk(&mut testbed, BOTH, at_s(60));
+    let mb = mb_an_hour(&mut testbed, 1, |testbed| talk(testbed, BOTH, at_s(660)));
+    assert!(mb < 1e-9, "{mb} MB");
+    testbed.set(0, 10.0, 30.0, 1.0);
+    talk(&mut testbed, BOTH, at_s(670));
+    testbed.run_until(at_s(672));
+    for flow in [1, 2] {
+        let (delays, lost) = testbed.delays(flow, 0, 670_000);
+        assert_eq!(lost, 0);
+        assert!(delays.last().is_some_and(|max_ms| *max_ms < 120.0), "{:?} ms", delays.last());
+    }
+}
+
+/// One keepalive a minute of the initiator and, between two of these, one of the follower.
+#[test]
+fn a_path_with_a_keepalive_a_minute_costs_less_than_a_twentieth_of_a_megabyte_an_hour() {
+    let mb = cost_of_the_reserve(with_keepalive(Mode::Standby, Keepalive::every(Duration::from_secs(60))), 1);
+    assert!((0.01..0.05).contains(&mb), "{mb} MB");
+}
+
+#[test]
+fn an_interval_that_the_user_chose_holds_while_the_tunnel_is_idle_too() {
+    let [default, chosen] = [0, 1].map(|path| {
+        let mut testbed = with_keepalive(Mode::Standby, Keepalive::every(Duration::from_secs(5)));
+        talk(&mut testbed, BOTH, at_s(5));
+        testbed.run_until(at_s(20));
+        mb_an_hour(&mut testbed, path, |testbed| testbed.run_until(at_s(3620)))
+    });
+    assert!(default < 0.33 && (0.25..0.4).contains(&chosen), "{default} MB, {chosen} MB");
+}
+
+#[test]
+fn control_bytes_are_what_was_sent_without_packets() {
+    let mut testbed = with_keepalive(Mode::Standby, Keepalive::DEFAULT);
+    talk(&mut testbed, &[UP], at_s(20));
+    for (endpoint, path) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let stats = testbed.endpoints[endpoint].path(PathId(path)).expect("present");
+        let data_bytes = stats.sent_bytes - stats.control_bytes;
+        assert!(stats.control_bytes > 0);
+        assert_eq!(data_bytes > 100_000, (endpoint, path) == (0, 0), "{endpoint} {path}: {stats:?}");
+        assert!(data_bytes == 0 || endpoint == 0, "{stats:?}");
     }
 }

@@ -95,12 +95,13 @@ pub struct PathReport {
 }
 
 impl Body {
-    /// Length on the wire of a numbered message, without GRE header, in bytes.
+    /// Length on the wire, without GRE header, in bytes.
     pub fn bytes(&self) -> usize {
         match self {
             Body::PacketTrain => TRAIN_BYTES,
             Body::MtuProbe(bytes) => usize::from(*bytes).max(PROBE_BYTES),
-            Body::Probe | Body::Report { .. } => PROBE_BYTES,
+            Body::Probe => PROBE_BYTES,
+            Body::Report { paths, .. } => 13 + paths.iter().map(|path| 24 + 6 * path.missing.len()).sum::<usize>(),
         }
     }
 }
@@ -246,6 +247,7 @@ mod tests {
         fn what_is_written_is_read(message in messages()) {
             let mut bytes = Vec::new();
             message.write(&mut bytes);
+            prop_assert_eq!(message.body.bytes(), bytes.len());
             prop_assert_eq!(Message::read(&bytes), Some(message));
         }
 

@@ -78,9 +78,9 @@ pub(super) fn costs(config: &Config) -> Result<(), Complaint> {
         }
     }
     let place = first.span().start;
-    if service.demands.is_none() {
+    if service.demands.is_none() && config.tunnel.is_none() {
         let cause = "paths have a price, but `demands` is not set".into();
-        return Err((place, cause, "set `demands`, or remove `cost_per_gb`"));
+        return Err((place, cause, "set `demands`, or remove `cost_per_gb`: without it prices serve a tunnel only"));
     }
     if let Some(path) = names.iter().find(|name| !service.cost_per_gb.contains_key(**name)) {
         let cause = format!("path {path:?} has no price, but others have");

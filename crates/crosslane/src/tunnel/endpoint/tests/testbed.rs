@@ -130,6 +130,7 @@ impl Testbed {
             is_initiator: side != GATEWAY,
             mode: Mode::Aggregate,
             ranks: vec![0, 1],
+            keepalives: Vec::new(),
             overhead: Overhead::new(false, self.keys.is_some()),
             mtu: MTU,
             max_peers: 4,
