@@ -116,3 +116,35 @@ fn mp_dpa_uses_the_expensive_path_less_than_the_kernel_and_more_than_ours() -> R
     assert!(ours < published && published < kernel, "{ours} {published} {kernel}");
     Ok(())
 }
+
+/// Share of the expensive path, and missed deadlines, of every shipped case over the seeds.
+#[test]
+#[ignore = "measures all cases, some minutes"]
+fn all_cases() -> Result<(), Box<dyn Error>> {
+    let seeds: u64 = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(8);
+    for entry in fs::read_dir(folder())? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if std::env::var("CASE").is_ok_and(|case| !name.contains(&case)) {
+            continue;
+        }
+        let scenario = read(&name)?;
+        let (mut missed, mut excess, mut overhead) = (0.0, Vec::new(), Vec::new());
+        for seed in 1..=seeds {
+            let recording = run(&scenario, "deadline", seed)?;
+            let starts_ns: Vec<u64> = recording.messages.iter().map(|object| object.sent_ns).collect();
+            let optimum = least_cost::of_run(&scenario, seed, &starts_ns)?.ok_or("no optimum")?;
+            let metrics = metrics_of(&scenario, &recording, Some(optimum));
+            missed += metrics["deadline.missed_share"] / seeds as f64;
+            excess.push(100.0 * (recording.sums.share(PathId(1)).unwrap_or(1.0) - metrics["path.lte-b.share_optimum"]));
+            overhead.push(100.0 * metrics["overhead_share"]);
+        }
+        excess.sort_by(f64::total_cmp);
+        overhead.sort_by(f64::total_cmp);
+        let middle = excess.len() / 2;
+        println!(
+            "{name:28} missed {:5.1} % excess {:5.2} ({:.2} to {:.2}) overhead {:.2}",
+            100.0 * missed, excess[middle], excess[0], excess[excess.len() - 1], overhead[middle]
+        );
+    }
+    Ok(())
+}

@@ -8,6 +8,7 @@ use crosslane_core::time::{Duration, Instant};
 
 use super::Simulation;
 use super::agent_driver::AgentDriver;
+use super::transfer::Transfer;
 use crate::addresses::vehicle_address;
 use crate::record::rows::{TcpInfoRow, WindowRow};
 use crate::transport::SubflowInfo;
@@ -42,7 +43,8 @@ impl Simulation {
     fn record_subflows(&mut self) {
         let t_ns = self.now.as_nanos();
         let micros = |duration: Duration| duration.as_micros() as u32;
-        let rows = self.vehicle.subflows().map(|SubflowInfo { path, port, number, transport: info, .. }| TcpInfoRow {
+        let of_transfer = self.transfer.iter().flat_map(Transfer::subflows);
+        let rows = self.vehicle.subflows().chain(of_transfer).map(|SubflowInfo { path, port, number, transport: info, .. }| TcpInfoRow {
             t_ns,
             path,
             subflow: Some(number),

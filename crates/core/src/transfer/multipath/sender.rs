@@ -20,7 +20,7 @@ use crate::allocate::Allocator;
 use crate::allocate::deadline::{Deadline, Params};
 use crate::assess::Reason;
 use crate::demand::{self, Admission, Demand};
-use crate::path::Transport;
+use crate::path::{PathState, Transport};
 use crate::time::{Duration, Instant};
 use crate::transfer::sender::MAX_OPEN;
 use crate::transfer::{Abandoned, Late};
@@ -301,6 +301,11 @@ impl Sender {
     /// Whether nothing was delivered over a path for so long that another connection may serve better.
     pub fn is_silent(&self, now: Instant, path: usize) -> bool {
         self.paths.get(path).is_some_and(|path| path.delivers_nothing_for(now, SILENCE))
+    }
+
+    /// Whether a path is to carry, by the plan.
+    pub fn state(&self, path: usize) -> PathState {
+        self.paths.get(path).map_or(PathState::Closed, Path::state)
     }
 
     /// What a path has carried.

@@ -83,6 +83,10 @@ impl Path {
         core::mem::take(&mut self.flights)
     }
 
+    pub(super) fn state(&self) -> PathState {
+        self.state
+    }
+
     pub(super) fn set_state(&mut self, state: PathState) {
         self.state = state;
     }
