@@ -54,10 +54,11 @@ fn metrics_of(scenario: &Scenario, recording: &Recording, optimum: Option<Optimu
 #[test]
 fn no_deadline_is_missed_and_the_expensive_path_is_used_little_more_than_needed() -> Result<(), Box<dyn Error>> {
     let scenario = read("symmetric-10s-cubic.toml")?;
+    let strategy = scenario.strategy("deadline").ok_or("no such strategy")?;
     let recording = run(&scenario, "deadline", 3)?;
     let starts_ns: Vec<u64> = recording.messages.iter().map(|object| object.sent_ns).collect();
     assert_eq!(starts_ns.len(), 6);
-    let optimum = least_cost::of_run(&scenario, 3, &starts_ns)?.ok_or("no optimum")?;
+    let optimum = least_cost::of_run(&scenario, &strategy, 3, &starts_ns)?.ok_or("no optimum")?;
     let metrics = metrics_of(&scenario, &recording, Some(optimum));
     assert_eq!(metrics["deadline.missed_share"], 0.0);
     assert_eq!(metrics["deadline.unwritten_share"], 0.0);
@@ -127,16 +128,32 @@ fn all_cases() -> Result<(), Box<dyn Error>> {
         if std::env::var("CASE").is_ok_and(|case| !name.contains(&case)) {
             continue;
         }
-        let scenario = read(&name)?;
+        let text = fs::read_to_string(folder().join(&name))?;
+        let extra = std::env::var("EXTRA").unwrap_or_default();
+        let text = text.replace("queue_bytes = 2000000", &format!("queue_bytes = 2000000\n{extra}"));
+        let scenario = Scenario::parse(&text, &name)?;
         let (mut missed, mut excess, mut overhead) = (0.0, Vec::new(), Vec::new());
         for seed in 1..=seeds {
-            let recording = run(&scenario, "deadline", seed)?;
+            let by = std::env::var("BY").unwrap_or("deadline".into());
+            let recording = run(&scenario, &by, seed)?;
             let starts_ns: Vec<u64> = recording.messages.iter().map(|object| object.sent_ns).collect();
-            let optimum = least_cost::of_run(&scenario, seed, &starts_ns)?.ok_or("no optimum")?;
+            let strategy = scenario.strategy("deadline").ok_or("no such strategy")?;
+            let optimum = least_cost::of_run(&scenario, &strategy, seed, &starts_ns)?.ok_or("no optimum")?;
             let metrics = metrics_of(&scenario, &recording, Some(optimum));
+            if std::env::var("OBJECTS").is_ok() && seed == 1 {
+                for object in &recording.messages {
+                    let done = object.received_ns.map_or(f64::NAN, |at| (at - object.sent_ns) as f64 / 1e9);
+                    println!("  {} complete in {done:.3}", object.number);
+                }
+                for (at, output) in &recording.agent_outputs {
+                    if let Output::Decision { path, state, reason, .. } = output {
+                        println!("  {:.3} {path:?} {state:?} {}", at.as_secs_f64(), reason.text);
+                    }
+                }
+            }
             missed += metrics["deadline.missed_share"] / seeds as f64;
             excess.push(100.0 * (recording.sums.share(PathId(1)).unwrap_or(1.0) - metrics["path.lte-b.share_optimum"]));
-            overhead.push(100.0 * metrics["overhead_share"]);
+            overhead.push(100.0 * metrics.get("overhead_share").copied().unwrap_or(f64::NAN));
         }
         excess.sort_by(f64::total_cmp);
         overhead.sort_by(f64::total_cmp);

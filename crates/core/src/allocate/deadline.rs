@@ -31,6 +31,7 @@ use crate::assess::{Belief, Reason};
 use crate::demand::{Admission, Demand, MAX_OBJECTS, Object};
 use crate::path::{OnFade, PathState};
 use crate::time::Instant;
+use crate::transfer::multipath;
 use crate::wanted::Wanted;
 
 crate::parameters! {
@@ -80,6 +81,8 @@ const BACKLOG_STEP: f64 = 0.02;
 const BACKLOG_WRITE: f64 = 65_536.0;
 /// Bytes that the scheduler gives a path at once (Linux `MPTCP_SEND_BURST_SIZE`).
 const BURST_BYTES: f64 = 65_388.0;
+/// Bytes given at once to a path with a connection.
+const PIECE_BYTES: f64 = multipath::PIECE_BYTES as f64;
 /// Maximum time allowed for a burst, in s.
 const MAX_BURST_S: f64 = 1.0;
 /// Length of the windows with which a forecast is compared, in horizons.
@@ -304,9 +307,14 @@ impl Deadline {
         let left_s = first.deadline.as_secs_f64() - now.as_secs_f64();
         let arrival_s = |(source, carries): (&Source, &bool)| {
             let rate = source.history.mean_rate(0.0).filter(|_| *carries)?;
-            let (queued, one_way_s) =
-                (source.history.queued_bytes() as f64, source.history.min_rtt().as_secs_f64() / 2.0);
-            Some((queued > 0.0, (queued + BURST_BYTES) / rate.max(1.0) + one_way_s))
+            let (queued, rtt_s) = (source.history.queued_bytes() as f64, source.history.min_rtt().as_secs_f64());
+            let after_s = |bytes: f64| (queued + bytes) / rate.max(1.0);
+            let at_s = match self.is_unordered {
+                // What is queued is known as of the last acknowledgement, which left half an RTT ago.
+                true => after_s(PIECE_BYTES).max(rtt_s) - rtt_s / 2.0,
+                false => after_s(BURST_BYTES) + rtt_s / 2.0,
+            };
+            Some((queued > 0.0, at_s))
         };
         let arrivals: Vec<Option<(bool, f64)>> = sources.iter().zip(carry.iter()).map(arrival_s).collect();
         let soonest_s = arrivals.iter().flatten().map(|(_, at_s)| *at_s).fold(f64::INFINITY, f64::min);
@@ -368,7 +376,9 @@ impl Allocator for Deadline {
     fn on_demand(&mut self, now: Instant, demand: &Demand, paths: &[PathSupply]) -> Option<Reason> {
         let unmeasured = History::default();
         let sources = self.sources(now, demand, paths, &unmeasured);
-        self.update_skew(&sources);
+        if !self.is_unordered {
+            self.update_skew(&sources);
+        }
         let due = self.due(now, demand, &sources);
         self.admit(now, demand, &sources, &due);
         let mut carry = self.plan(&sources, if self.is_learning(now, demand, &sources) { &[] } else { &due });

@@ -129,7 +129,7 @@ impl Run {
         let reader = Reader { source: "agent", names: &self.names, origin_ns: clock.origin_ns(), end };
         let agents = agents.finish(reader)?;
         let raw = result?;
-        results::summarize(&self.scenario, &self.names, &self.plan, Raw { agents, ..raw })
+        results::summarize((&self.scenario, &self.strategy), &self.names, &self.plan, Raw { agents, ..raw })
     }
 
     /// Runs the world, the traffic and the monitors for the scenario's duration.

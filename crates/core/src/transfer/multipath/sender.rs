@@ -33,8 +33,15 @@ const STALL: Duration = Duration::from_millis(300);
 const SILENCE: Duration = Duration::from_secs(1);
 /// An object that is in flight at its deadline is waited for.
 const RECEIPT_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long before its deadline an object is to be complete, in ms: less than over MPTCP, since a late piece is sent
+/// over another path too.
+const MARGIN_MS: f64 = 20.0;
+/// How much earlier the cheaper paths must be done for a path to be switched off, in ms: a change costs little here.
+const SPARE_MS: f64 = 10.0;
+/// A path that never had a connection counts as good for this long after the first object.
+const CONNECT_PATIENCE: Duration = Duration::from_millis(300);
 /// A piece is late if it is expected this long before the deadline, or later, in s.
-const LATE_S: f64 = 0.05;
+const LATE_S: f64 = 0.03;
 
 /// What to write to the connection of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +91,8 @@ pub struct Sender {
     late: Late,
     plan: Deadline,
     evaluated: Option<Instant>,
+    /// When the plan was evaluated first.
+    began: Option<Instant>,
     paths: Vec<Path>,
     /// Open objects, the earliest deadline first.
     open: Vec<Open>,
@@ -96,8 +105,8 @@ impl Sender {
     /// [`MAX_PATHS`] are used. All are [closed](Self::close).
     pub fn new(late: Late, unit_costs: &[f64]) -> Sender {
         let paths = unit_costs.iter().take(MAX_PATHS).map(|cost| Path::new(*cost)).collect();
-        let plan = Deadline::without_ordering(Params::default());
-        Sender { late, plan, evaluated: None, paths, open: Vec::new(), next_number: 0, changed: false }
+        let plan = Deadline::without_ordering(Params { margin_ms: MARGIN_MS, spare_ms: SPARE_MS, ..Params::default() });
+        Sender { late, plan, evaluated: None, began: None, paths, open: Vec::new(), next_number: 0, changed: false }
     }
 
     /// Adds an object generated at `start` and returns its number; `None` while it [is full](Self::is_full),
@@ -212,11 +221,12 @@ impl Sender {
             return None;
         }
         self.evaluated = Some(now);
+        let is_connecting = now < *self.began.get_or_insert(now) + CONNECT_PATIENCE;
         let unit_costs = self.paths.iter().map(|path| path.cost).collect();
         let demand = Demand { objects: self.demand(now), unit_costs };
         // Until a rate is known the plan is to learn: without a history it does not take a first value for one.
         let is_known = self.paths.iter().any(|path| path.bytes_s().is_some());
-        let supplies: Vec<_> = (0..).zip(&self.paths).map(|(rank, path)| path.supply(rank, is_known)).collect();
+        let supplies: Vec<_> = (0..).zip(&self.paths).map(|(rank, path)| path.supply(rank, is_known, is_connecting)).collect();
         let reason = self.plan.on_demand(now, &demand, &supplies);
         let inputs: Vec<_> = supplies.iter().map(|supply| supply.input).collect();
         let wanted = self.plan.allocate(&inputs);

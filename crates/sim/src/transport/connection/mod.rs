@@ -229,6 +229,7 @@ impl Endpoint {
             rtt: subflow.smoothed_rtt(),
             rttvar: tx.rtt.deviation(),
             unacked: tx.flight.len(),
+            sacked: tx.flight.sacked,
             delivered: tx.delivered as u32,
             bytes_acked: tx.una - 1,
             notsent_bytes: tx.queue.bytes as u32,
