@@ -435,7 +435,8 @@ fn a_receipt_that_a_broken_connection_lost_is_sent_again() {
 fn an_unreadable_piece_abandons_its_object() {
     let mut pair = Pair::new(Late::GiveUp, &[1.0]);
     pair.submit(100_000, None);
-    assert_eq!(pair.sender.review(at(0)).map(|reason| reason.rule), Some("deadline.idle"));
+    pair.sender.review(at(0));
+    assert_eq!(pair.sender.poll_decision().map(|decision| decision.reason.rule), Some("deadline.idle"));
     assert_eq!(pair.sender.poll(at(0), 0), Some(Write::Offer { number: 0 }));
     assert!(matches!(pair.sender.poll(at(0), 0), Some(Write::Piece { number: 0, index: 0, .. })));
     pair.sender.take_back(0, Abandoned::Unreadable);

@@ -63,8 +63,8 @@ fn no_deadline_is_missed_and_the_expensive_path_is_used_little_more_than_needed(
     assert_eq!(metrics["deadline.missed_share"], 0.0);
     assert_eq!(metrics["deadline.unwritten_share"], 0.0);
     let (share, min) = (recording.sums.share(PathId(1)).unwrap_or(1.0), metrics["path.lte-b.share_optimum"]);
-    assert!((0.05..0.06).contains(&min), "{min}");
-    assert!(share > min && share < min + 0.045, "{share} of {min}");
+    assert!((0.035..0.045).contains(&min), "{min}");
+    assert!(share > min && share < min + 0.025, "{share} of {min}");
     assert!(metrics["cost"] >= metrics["cost_optimum"], "{metrics:?}");
     // The first object is generated before its paths are known, and is evaluated again.
     let admissions = recording.agent_outputs.iter().filter_map(|(_, output)| match output {
@@ -118,50 +118,46 @@ fn mp_dpa_uses_the_expensive_path_less_than_the_kernel_and_more_than_ours() -> R
     Ok(())
 }
 
-/// Share of the expensive path, and missed deadlines, of every shipped case over the seeds.
+/// With two points more than the target where TCP's slow start after an idle time, or a probe of BBR, costs them.
 #[test]
-#[ignore = "measures all cases, some minutes"]
-fn all_cases() -> Result<(), Box<dyn Error>> {
-    let seeds: u64 = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(8);
+fn in_no_case_a_deadline_is_missed_or_much_more_than_must_goes_over_the_expensive_path() -> Result<(), Box<dyn Error>> {
     for entry in fs::read_dir(folder())? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        if std::env::var("CASE").is_ok_and(|case| !name.contains(&case)) {
-            continue;
-        }
-        let text = fs::read_to_string(folder().join(&name))?;
-        let extra = std::env::var("EXTRA").unwrap_or_default();
-        let text = text.replace("queue_bytes = 2000000", &format!("queue_bytes = 2000000\n{extra}"));
-        let scenario = Scenario::parse(&text, &name)?;
-        let (mut missed, mut excess, mut overhead) = (0.0, Vec::new(), Vec::new());
-        for seed in 1..=seeds {
-            let by = std::env::var("BY").unwrap_or("deadline".into());
-            let recording = run(&scenario, &by, seed)?;
-            let starts_ns: Vec<u64> = recording.messages.iter().map(|object| object.sent_ns).collect();
-            let strategy = scenario.strategy("deadline").ok_or("no such strategy")?;
-            let optimum = least_cost::of_run(&scenario, &strategy, seed, &starts_ns)?.ok_or("no optimum")?;
-            let metrics = metrics_of(&scenario, &recording, Some(optimum));
-            if std::env::var("OBJECTS").is_ok() && seed == 1 {
-                for object in &recording.messages {
-                    let done = object.received_ns.map_or(f64::NAN, |at| (at - object.sent_ns) as f64 / 1e9);
-                    println!("  {} complete in {done:.3}", object.number);
-                }
-                for (at, output) in &recording.agent_outputs {
-                    if let Output::Decision { path, state, reason, .. } = output {
-                        println!("  {:.3} {path:?} {state:?} {}", at.as_secs_f64(), reason.text);
-                    }
-                }
-            }
-            missed += metrics["deadline.missed_share"] / seeds as f64;
-            excess.push(100.0 * (recording.sums.share(PathId(1)).unwrap_or(1.0) - metrics["path.lte-b.share_optimum"]));
-            overhead.push(100.0 * metrics.get("overhead_share").copied().unwrap_or(f64::NAN));
-        }
-        excess.sort_by(f64::total_cmp);
-        overhead.sort_by(f64::total_cmp);
-        let middle = excess.len() / 2;
-        println!(
-            "{name:28} missed {:5.1} % excess {:5.2} ({:.2} to {:.2}) overhead {:.2}",
-            100.0 * missed, excess[middle], excess[0], excess[excess.len() - 1], overhead[middle]
-        );
+        let scenario = read(&name)?;
+        let recording = run(&scenario, "deadline", 1)?;
+        let starts_ns: Vec<u64> = recording.messages.iter().map(|object| object.sent_ns).collect();
+        let strategy = scenario.strategy("deadline").ok_or("no such strategy")?;
+        let optimum = least_cost::of_run(&scenario, &strategy, 1, &starts_ns)?.ok_or("no optimum")?;
+        let metrics = metrics_of(&scenario, &recording, Some(optimum));
+        assert_eq!((starts_ns.len(), metrics["deadline.missed_share"]), (6, 0.0), "{name}");
+        let excess = recording.sums.share(PathId(1)).unwrap_or(1.0) - metrics["path.lte-b.share_optimum"];
+        assert!((0.0..0.04).contains(&excess), "{name}: {excess}");
+        assert!((0.036..0.046).contains(&metrics["overhead_share"]), "{name}: {}", metrics["overhead_share"]);
     }
+    Ok(())
+}
+
+/// The preferred path delivers nothing from 5 to 9 s: the other one carries, and a new connection follows.
+#[test]
+fn a_path_that_fails_holds_up_no_object_and_is_connected_again() -> Result<(), Box<dyn Error>> {
+    let text = fs::read_to_string(folder().join("symmetric-10s-cubic.toml"))?;
+    let text = text.replacen("queue_bytes = 2000000", "queue_bytes = 2000000\noutages_s = [[5, 9]]", 1);
+    let scenario = Scenario::parse(&text, "test.toml")?;
+    let strategy = scenario.strategy("deadline").ok_or("no such strategy")?;
+    let mut simulation = Simulation::new(&scenario, &strategy, 1, Detail::ALL)?;
+    simulation.run_until(Instant::from_secs_f64(scenario.duration_s));
+    let recording = simulation.finish();
+    assert!(recording.messages.iter().all(|object| object.received_ns.is_some()), "{:?}", recording.messages);
+    let of_path = |path| {
+        let packets = recording.packets.iter().filter(move |packet| packet.path == PathId(path));
+        packets.filter_map(|packet| packet.subflow).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert!(of_path(0).len() > 1 && of_path(1).len() == 1, "{:?} {:?}", of_path(0), of_path(1));
+    let decided = |path| {
+        let of = |output: &Output| matches!(output, Output::Decision { path: of, .. } if *of == path);
+        recording.agent_outputs.iter().filter(|(_, output)| of(output)).count()
+    };
+    assert!(decided(PathId(1)) > 0);
+    assert!(recording.tcp_info.iter().all(|row| row.token == 0), "plain TCP");
     Ok(())
 }

@@ -38,7 +38,7 @@ pub fn summarize(
 ) -> Result<Outcome> {
     let packets = packet_rows(std::mem::take(&mut raw.world.packets));
     let samples = std::mem::take(&mut raw.world.samples);
-    let (agent, end) = (raw.agents.vehicle, Instant::from_secs_f64(scenario.duration_s));
+    let (mut agent, end) = (raw.agents.vehicle, Instant::from_secs_f64(scenario.duration_s));
     let report = raw.world.report.as_ref();
     let mut sums = PacketSums::new(names.len(), Recovery::of(scenario));
     samples.iter().for_each(|sample| sums.note_sample(sample));
@@ -49,7 +49,11 @@ pub fn summarize(
             sums.note_count(*path, direction, bytes, count.dropped_packets);
         }
     }
-    let Delivered { messages, skipped, duplicates, reads } = raw.delivered;
+    let Delivered { messages, skipped, duplicates, reads, outputs } = raw.delivered;
+    for (at, output) in outputs {
+        agent.rows.note(at, &output);
+        agent.events.push((at, RunEvent::Agent(output)));
+    }
     let AgentRows { decisions, alarms } = &agent.rows;
     let evaluated = RunRecords { messages: &messages, decisions, alarms, duplicates, reads };
     let mut metrics = run_folder::measure(scenario, (strategy, plan.entry.seed), names, &evaluated, &sums, skipped)?;

@@ -5,6 +5,7 @@
 //! small. Pieces of a connection that breaks are given out again. When an object has no other pieces left,
 //! a path takes a second copy of those that another one would deliver too late or not at all.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 mod open;
@@ -85,6 +86,19 @@ pub struct Carried {
     pub duplicate_bytes: u64,
 }
 
+/// Another state of a path, by the plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// The path's place in the preference.
+    pub path: usize,
+    /// The new state: it carries if active.
+    pub state: PathState,
+    /// The previous state.
+    pub was: PathState,
+    /// The reason.
+    pub reason: Reason,
+}
+
 /// The engine of the sending end.
 #[derive(Debug)]
 pub struct Sender {
@@ -98,6 +112,7 @@ pub struct Sender {
     open: Vec<Open>,
     next_number: u32,
     changed: bool,
+    decisions: VecDeque<Decision>,
 }
 
 impl Sender {
@@ -106,7 +121,17 @@ impl Sender {
     pub fn new(late: Late, unit_costs: &[f64]) -> Sender {
         let paths = unit_costs.iter().take(MAX_PATHS).map(|cost| Path::new(*cost)).collect();
         let plan = Deadline::without_ordering(Params { margin_ms: MARGIN_MS, spare_ms: SPARE_MS, ..Params::default() });
-        Sender { late, plan, evaluated: None, began: None, paths, open: Vec::new(), next_number: 0, changed: false }
+        Sender {
+            late,
+            plan,
+            evaluated: None,
+            began: None,
+            paths,
+            open: Vec::new(),
+            next_number: 0,
+            changed: false,
+            decisions: VecDeque::new(),
+        }
     }
 
     /// Adds an object generated at `start` and returns its number; `None` while it [is full](Self::is_full),
@@ -215,10 +240,10 @@ impl Sender {
         true
     }
 
-    /// Evaluates the plan if it is time; returns the reason if other paths carry from now on.
-    pub fn review(&mut self, now: Instant) -> Option<Reason> {
+    /// Evaluates the plan if it is time.
+    pub fn review(&mut self, now: Instant) {
         if self.evaluated.is_some_and(|at| now < at + EVALUATION) {
-            return None;
+            return;
         }
         self.evaluated = Some(now);
         let is_connecting = now < *self.began.get_or_insert(now) + CONNECT_PATIENCE;
@@ -226,14 +251,22 @@ impl Sender {
         let demand = Demand { objects: self.demand(now), unit_costs };
         // Until a rate is known the plan is to learn: without a history it does not take a first value for one.
         let is_known = self.paths.iter().any(|path| path.bytes_s().is_some());
-        let supplies: Vec<_> = (0..).zip(&self.paths).map(|(rank, path)| path.supply(rank, is_known, is_connecting)).collect();
+        let supplies: Vec<_> =
+            (0..).zip(&self.paths).map(|(rank, path)| path.supply(rank, is_known, is_connecting)).collect();
         let reason = self.plan.on_demand(now, &demand, &supplies);
         let inputs: Vec<_> = supplies.iter().map(|supply| supply.input).collect();
         let wanted = self.plan.allocate(&inputs);
-        for (path, state) in self.paths.iter_mut().zip(wanted.states()) {
-            path.set_state(*state);
+        self.decisions.clear();
+        for (place, (path, state)) in self.paths.iter_mut().zip(wanted.states()).enumerate() {
+            let (was, state) = (path.set_state(*state), *state);
+            let reason = reason.clone().filter(|_| was != state);
+            self.decisions.extend(reason.map(|reason| Decision { path: place, state, was, reason }));
         }
-        reason
+    }
+
+    /// The next decision of the last [`review`](Self::review).
+    pub fn poll_decision(&mut self) -> Option<Decision> {
+        self.decisions.pop_front()
     }
 
     /// The next prediction for a new object.
@@ -311,11 +344,6 @@ impl Sender {
     /// Whether nothing was delivered over a path for so long that another connection may serve better.
     pub fn is_silent(&self, now: Instant, path: usize) -> bool {
         self.paths.get(path).is_some_and(|path| path.delivers_nothing_for(now, SILENCE))
-    }
-
-    /// Whether a path is to carry, by the plan.
-    pub fn state(&self, path: usize) -> PathState {
-        self.paths.get(path).map_or(PathState::Closed, Path::state)
     }
 
     /// What a path has carried.

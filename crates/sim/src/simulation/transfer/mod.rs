@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crosslane_core::agent::Output;
 use crosslane_core::link::Direction;
-use crosslane_core::path::{PathId, PathState};
+use crosslane_core::path::PathId;
 use crosslane_core::time::{Duration, Instant};
 use crosslane_core::transfer::frame::Receipt;
 use crosslane_core::transfer::multipath::frame::{self, DIGEST_BYTES, Outcome, PIECE_HEADER_BYTES, Reply};
 use crosslane_core::transfer::multipath::receiver::{Event, Receiver};
-use crosslane_core::transfer::multipath::sender::{Sender, Write};
+use crosslane_core::transfer::multipath::sender::{Decision, Sender, Write};
 
 mod connection;
 
@@ -57,7 +57,6 @@ struct Link {
     /// A connection that does not stand yet, and when it began.
     attempt: Option<(Connection, Instant)>,
     next_attempt: Instant,
-    state: PathState,
 }
 
 impl Transfer {
@@ -80,7 +79,6 @@ impl Transfer {
             open: None,
             attempt: None,
             next_attempt: first,
-            state: PathState::Backup,
         };
         Transfer {
             rules,
@@ -274,13 +272,9 @@ impl Transfer {
                 self.sender.on_transport(now, place, &transport);
             }
         }
-        let reason = self.sender.review(now);
-        for (place, link) in self.links.iter_mut().enumerate() {
-            let (Some(reason), state) = (&reason, self.sender.state(place)) else { break };
-            let was = std::mem::replace(&mut link.state, state);
-            if was != state {
-                self.outputs.push_back(Output::Decision { path: link.path, state, was, reason: reason.clone() });
-            }
+        self.sender.review(now);
+        while let Some(Decision { path, state, was, reason }) = self.sender.poll_decision() {
+            self.outputs.push_back(Output::Decision { path: self.links[path].path, state, was, reason });
         }
         while let Some(admission) = self.sender.poll_admission() {
             self.outputs.push_back(Output::Admission(admission));

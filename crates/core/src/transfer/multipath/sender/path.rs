@@ -85,12 +85,9 @@ impl Path {
         core::mem::take(&mut self.flights)
     }
 
-    pub(super) fn state(&self) -> PathState {
-        self.state
-    }
-
-    pub(super) fn set_state(&mut self, state: PathState) {
-        self.state = state;
+    /// Returns the previous state.
+    pub(super) fn set_state(&mut self, state: PathState) -> PathState {
+        core::mem::replace(&mut self.state, state)
     }
 
     pub(super) fn on_transport(&mut self, now: Instant, transport: &Transport) {
