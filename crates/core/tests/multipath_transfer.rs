@@ -490,3 +490,30 @@ fn an_object_ends_only_when_its_digest_is_known() {
     sender.on_digest(0);
     assert_eq!(sender.poll(at(0), 0), Some(Write::End { number: 0 }));
 }
+
+/// Else a costly path that connects a little sooner carries what the cheap one should.
+#[test]
+fn a_path_that_is_still_connecting_is_waited_for_and_not_for_long() {
+    let mut sender = Sender::new(Late::GiveUp, &[1.0, 5.0]);
+    sender.submit(4_000_000, 0, at(0), Some(at(8)));
+    sender.open(at(0), 1);
+    sender.review(at(0));
+    assert_eq!(sender.poll(at(0), 1), None);
+    let later = Instant::from_millis(400);
+    sender.review(later);
+    assert_eq!(sender.poll(later, 1), Some(Write::Offer { number: 0 }));
+}
+
+#[test]
+fn what_has_arrived_behind_a_lost_segment_leaves_room() {
+    let mut sender = Sender::new(Late::GiveUp, &[1.0]);
+    sender.submit(4_000_000, 0, at(0), Some(at(8)));
+    sender.open(at(0), 0);
+    sender.review(at(0));
+    assert_eq!(sender.poll(at(0), 0), Some(Write::Offer { number: 0 }));
+    let statistics = Transport { unacked: 200, min_rtt: Some(Duration::from_millis(20)), ..Transport::IDLE };
+    sender.on_transport(at(0), 0, &statistics);
+    assert_eq!(sender.poll(at(0), 0), None, "290 kB are in flight");
+    sender.on_transport(at(0), 0, &Transport { sacked: 150, ..statistics });
+    assert!(matches!(sender.poll(at(0), 0), Some(Write::Piece { .. })));
+}

@@ -9,9 +9,11 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 mod open;
+mod outputs;
 mod path;
 
 use open::{Open, due};
+pub use outputs::{Carried, Decision, Write};
 use path::{Flight, Path};
 
 use super::ranges::Ranges;
@@ -19,9 +21,8 @@ use super::receiver::MAX_BEGUN;
 use super::{MAX_OBJECT_BYTES, MAX_PATHS};
 use crate::allocate::Allocator;
 use crate::allocate::deadline::{Deadline, Params};
-use crate::assess::Reason;
 use crate::demand::{self, Admission, Demand};
-use crate::path::{PathState, Transport};
+use crate::path::Transport;
 use crate::time::{Duration, Instant};
 use crate::transfer::sender::MAX_OPEN;
 use crate::transfer::{Abandoned, Late};
@@ -43,61 +44,6 @@ const SPARE_MS: f64 = 10.0;
 const CONNECT_PATIENCE: Duration = Duration::from_millis(300);
 /// A piece is late if it is expected this long before the deadline, or later, in s.
 const LATE_S: f64 = 0.03;
-
-/// What to write to the connection of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Write {
-    /// The offer of an object, before its first piece on this connection.
-    Offer {
-        /// The object.
-        number: u32,
-    },
-    /// A piece.
-    Piece {
-        /// The object.
-        number: u32,
-        /// Its place in the object, from 0 on.
-        index: u32,
-        /// Offset of its bytes in the object.
-        offset: u64,
-        /// Number of bytes, up to [`PIECE_BYTES`](super::PIECE_BYTES).
-        length: u32,
-    },
-    /// The digest of an object whose pieces are all there or in flight.
-    End {
-        /// The object.
-        number: u32,
-    },
-    /// The object's abandonment.
-    Abandon {
-        /// The object.
-        number: u32,
-        /// The reason.
-        why: Abandoned,
-    },
-}
-
-/// What a path has carried.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Carried {
-    /// Bytes of pieces that the receiver has read from it.
-    pub bytes: u64,
-    /// Of these, bytes that it had already.
-    pub duplicate_bytes: u64,
-}
-
-/// Another state of a path, by the plan.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Decision {
-    /// The path's place in the preference.
-    pub path: usize,
-    /// The new state: it carries if active.
-    pub state: PathState,
-    /// The previous state.
-    pub was: PathState,
-    /// The reason.
-    pub reason: Reason,
-}
 
 /// The engine of the sending end.
 #[derive(Debug)]
