@@ -61,7 +61,9 @@ class Case:
     @property
     def optimum(self) -> float | None:
         """The minimum share with our headers, computed with knowledge of the whole run: the median."""
-        stats = spread(self.of(OURS) or [run for run in self.runs if run.valid], f"path.{self.expensive_path}.share_optimum")
+        stats = spread(
+            self.of(OURS) or [run for run in self.runs if run.valid], f"path.{self.expensive_path}.share_optimum"
+        )
         return stats.median if stats else None
 
     @property

@@ -91,7 +91,9 @@ def _figures(results: Results) -> dict[str, Callable[[], Figure]]:
     pairs = [(Case("symmetric", 10), s) for s in ("single", "kernel", "mp-dpa", "deadline-mptcp")]
     pairs += [(Case("symmetric", 7.5), s) for s in ("mp-dpa", "deadline-mptcp")]
     over_time = {"symmetric": pairs, "asymmetric": [(Case("asymmetric", 10), s) for _, s in pairs[:4]]}
-    over_time["triangular"] = [(Case("triangular", 1), s) for s in ("single", "kernel", "mp-dpa-08", "deadline-mptcp")]
+    over_time["triangular"] = [
+        (Case("triangular", 1), s) for s in ("single", "kernel", "mp-dpa-08", "deadline-mptcp")
+    ]
     over_time["triangular"] += [(Case("triangular", 0.8), s) for s in ("mp-dpa-08", "deadline-mptcp")]
     for road in ROADS:
         for kind, deadline_s in (("bulk", 60), ("stream", 1)):

@@ -207,7 +207,7 @@ def _table(head: str, rows: Sequence[Sequence[str]], align: str = "l") -> str:
 
 
 def _missed(results: Results, case: Case, strategy: str) -> float:
-    """The comparison with `deadline-mptcp`, which limits the buffer itself, uses MPTCP with the autotuned buffer."""
+    """Compared with `deadline-mptcp`, which limits the buffer itself; uses MPTCP with the autotuned buffer."""
     of = replace(case, variant="autotuned") if strategy == "kernel" else case
     return results.median(of, strategy, MISSED) or 0.0
 
