@@ -20,8 +20,8 @@ ALONE_aggregate = ,single
 
 # The cases with deadlines, and the strategies that `deadline` is compared with.
 DEADLINES ?= $(notdir $(basename $(wildcard scenarios/deadline/*.toml)))
-OTHERS = kernel,kernel-tuned,single,mp-dpa-05,mp-dpa-06,mp-dpa-07,mp-dpa-08,mp-dpa-09,mp-dpa,mp-dpa-11,mp-dpa-13,mp-dpa-15,mp-dpa-19
-DRIVEN = kernel,kernel-tuned,mp-dpa,deadline
+OTHERS = deadline-mptcp,kernel,kernel-tuned,single,mp-dpa-05,mp-dpa-06,mp-dpa-07,mp-dpa-08,mp-dpa-09,mp-dpa,mp-dpa-11,mp-dpa-13,mp-dpa-15,mp-dpa-19
+DRIVEN = kernel,kernel-tuned,mp-dpa,deadline-mptcp,deadline
 
 # Through the tunnel: bulk by TCP (with both congestion controls), and the rest, mostly datagrams.
 TUNNELS_BULK ?= equal-60-60 narrow-25-47 wide-246-469 unequal-20-80 spread-100 far-20-100 unshaped

@@ -52,7 +52,7 @@ def test_a_case_is_evaluated_by_its_scenario_and_the_best_alpha_misses_no_more(t
     assert case.met
     assert case.best_alpha == ("mp-dpa", pytest.approx(0.21))
     row = deadlines.page([folder(tmp_path, "kernel", SHARES)]).splitlines()[-1]
-    assert row.startswith("| `both` | kernel | 2 | 5.0 | 9.0 | 9.0 (8.0–10.0) | 0.00 | yes | 51.0 / 0.0 |"), row
+    assert row.startswith("| `both` | kernel | 2 | 5.0 | 9.0 | 9.0 (8.0–10.0) | 0.00 | yes | – | 51.0 / 0.0 |"), row
     assert row.endswith("| 21.0 (`mp-dpa`) | 5.5 / 5.5 | 1.20 |"), row
 
 

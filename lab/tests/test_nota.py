@@ -68,11 +68,16 @@ def test_a_utility_of_1_has_no_miss_nothing_on_the_expensive_path_and_no_more_by
 def test_the_excess_counts_bytes_beyond_those_of_mptcp_and_is_never_negative(tmp_path: Path) -> None:
     more, less = metrics(0.3, 0, overhead=0.155), metrics(0.3, 0, overhead=0.02)
     nothing = {MISSED: 1.0, EXPENSIVE: 0.0, "delivered_bytes": 0.0}
-    runs = {"kernel": [metrics(0.5, 0, overhead=0.05)], "single": [more], "mp-dpa": [less], "deadline": [nothing]}
+    runs = {
+        "kernel": [metrics(0.5, 0, overhead=0.05)],
+        "single": [more],
+        "mp-dpa": [less],
+        "deadline-mptcp": [nothing],
+    }
     results = write(tmp_path, CASE, runs)
     assert results.excess(CASE, "single") == pytest.approx(0.1)
     assert results.excess(CASE, "mp-dpa") == 0
-    assert results.excess(CASE, "deadline") == 0
+    assert results.excess(CASE, "deadline-mptcp") == 0
 
 
 def test_every_case_changes_the_keys_it_is_named_for() -> None:

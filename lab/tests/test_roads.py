@@ -47,7 +47,7 @@ def test_the_targets_compare_us_with_the_better_kernel_and_every_alpha_that_miss
         + rows("kernel-tuned", 0.25, 0.5, 2.0)
         + rows("mp-dpa-05", 0.25, 0.4, 1.1)
         + rows("mp-dpa-10", 0.5, 0.3, 1.0)
-        + rows("deadline", 0.25, 0.27, 1.2)
+        + rows("deadline-mptcp", 0.25, 0.27, 1.2)
     )
     page = roads_page.page(frame)
     assert "| all drives (6) | missed ≤ 25.5 % (kernel + 0.5) | 25.0 % | yes |" in page

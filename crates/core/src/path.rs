@@ -219,6 +219,8 @@ pub struct Transport {
     pub rttvar: Duration,
     /// Segments sent and not yet acknowledged.
     pub unacked: u32,
+    /// Of these, segments that the peer has received (SACK).
+    pub sacked: u32,
     /// Segments delivered to the peer since the subflow began, including those reported
     /// by SACK.
     pub delivered: u32,
@@ -253,6 +255,7 @@ impl Transport {
         rtt: Duration::from_millis(20),
         rttvar: Duration::ZERO,
         unacked: 0,
+        sacked: 0,
         delivered: 0,
         bytes_acked: 0,
         notsent_bytes: 0,

@@ -155,7 +155,7 @@ mod tests {
         }
         assert_eq!(
             find("treshold"),
-            Err("there is no strategy \"treshold\", only hapanchak, threshold, adaptive, mp-dpa, deadline, torrinhas, smartps, learned"
+            Err("there is no strategy \"treshold\", only hapanchak, threshold, adaptive, mp-dpa, deadline-mptcp, torrinhas, smartps, learned"
                 .into())
         );
     }

@@ -435,7 +435,8 @@ fn a_receipt_that_a_broken_connection_lost_is_sent_again() {
 fn an_unreadable_piece_abandons_its_object() {
     let mut pair = Pair::new(Late::GiveUp, &[1.0]);
     pair.submit(100_000, None);
-    assert_eq!(pair.sender.review(at(0)).map(|reason| reason.rule), Some("deadline.idle"));
+    pair.sender.review(at(0));
+    assert_eq!(pair.sender.poll_decision().map(|decision| decision.reason.rule), Some("deadline.idle"));
     assert_eq!(pair.sender.poll(at(0), 0), Some(Write::Offer { number: 0 }));
     assert!(matches!(pair.sender.poll(at(0), 0), Some(Write::Piece { number: 0, index: 0, .. })));
     pair.sender.take_back(0, Abandoned::Unreadable);
@@ -488,4 +489,31 @@ fn an_object_ends_only_when_its_digest_is_known() {
     assert_eq!(sender.poll(at(0), 0), None);
     sender.on_digest(0);
     assert_eq!(sender.poll(at(0), 0), Some(Write::End { number: 0 }));
+}
+
+/// Else a costly path that connects a little sooner carries what the cheap one should.
+#[test]
+fn a_path_that_is_still_connecting_is_waited_for_and_not_for_long() {
+    let mut sender = Sender::new(Late::GiveUp, &[1.0, 5.0]);
+    sender.submit(4_000_000, 0, at(0), Some(at(8)));
+    sender.open(at(0), 1);
+    sender.review(at(0));
+    assert_eq!(sender.poll(at(0), 1), None);
+    let later = Instant::from_millis(400);
+    sender.review(later);
+    assert_eq!(sender.poll(later, 1), Some(Write::Offer { number: 0 }));
+}
+
+#[test]
+fn what_has_arrived_behind_a_lost_segment_leaves_room() {
+    let mut sender = Sender::new(Late::GiveUp, &[1.0]);
+    sender.submit(4_000_000, 0, at(0), Some(at(8)));
+    sender.open(at(0), 0);
+    sender.review(at(0));
+    assert_eq!(sender.poll(at(0), 0), Some(Write::Offer { number: 0 }));
+    let statistics = Transport { unacked: 200, min_rtt: Some(Duration::from_millis(20)), ..Transport::IDLE };
+    sender.on_transport(at(0), 0, &statistics);
+    assert_eq!(sender.poll(at(0), 0), None, "290 kB are in flight");
+    sender.on_transport(at(0), 0, &Transport { sacked: 150, ..statistics });
+    assert!(matches!(sender.poll(at(0), 0), Some(Write::Piece { .. })));
 }

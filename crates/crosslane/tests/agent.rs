@@ -50,7 +50,7 @@ const DEADLINE: &str = r#"[service]
 demands = "@crosslane-demands"
 cost_per_gb = { lte = 0.1, its-g5 = 0.5 }
 [strategy]
-name = "deadline""#;
+name = "deadline-mptcp""#;
 const STRONG_DBM: i32 = -60;
 const WEAK_DBM: i32 = -95;
 /// Period of the roadside unit's messages.

@@ -68,5 +68,17 @@ fn errors_in_deadlines_and_prices_are_reported() -> Result<(), Box<dyn std::erro
         let checked = scenario.check_strategy(Engine::Kernel, &deadline);
         assert_eq!(checked.is_ok(), known, "{checked:?}");
     }
+    let refused = [(
+        good.replace("kind = \"deadline\"", "kind = \"deadline\"\ndirection = \"down\""),
+        "the vehicle must be the sender",
+    )];
+    for (text, expected) in refused {
+        let scenario = Scenario::parse(&text, "drive.toml")?;
+        let deadline = scenario.strategy("deadline").ok_or("no such strategy")?;
+        let sentence = scenario.check_strategy(Engine::Simulator, &deadline).err().map(|error| error.to_string());
+        assert!(sentence.as_ref().is_some_and(|sentence| sentence.contains(expected)), "{sentence:?}");
+        let over_mptcp = scenario.strategy("deadline-mptcp").ok_or("no such strategy")?;
+        assert!(scenario.check_strategy(Engine::Simulator, &over_mptcp).is_ok());
+    }
     Ok(())
 }

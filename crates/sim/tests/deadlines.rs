@@ -54,16 +54,17 @@ fn metrics_of(scenario: &Scenario, recording: &Recording, optimum: Option<Optimu
 #[test]
 fn no_deadline_is_missed_and_the_expensive_path_is_used_little_more_than_needed() -> Result<(), Box<dyn Error>> {
     let scenario = read("symmetric-10s-cubic.toml")?;
+    let strategy = scenario.strategy("deadline").ok_or("no such strategy")?;
     let recording = run(&scenario, "deadline", 3)?;
     let starts_ns: Vec<u64> = recording.messages.iter().map(|object| object.sent_ns).collect();
     assert_eq!(starts_ns.len(), 6);
-    let optimum = least_cost::of_run(&scenario, 3, &starts_ns)?.ok_or("no optimum")?;
+    let optimum = least_cost::of_run(&scenario, &strategy, 3, &starts_ns)?.ok_or("no optimum")?;
     let metrics = metrics_of(&scenario, &recording, Some(optimum));
     assert_eq!(metrics["deadline.missed_share"], 0.0);
     assert_eq!(metrics["deadline.unwritten_share"], 0.0);
     let (share, min) = (recording.sums.share(PathId(1)).unwrap_or(1.0), metrics["path.lte-b.share_optimum"]);
-    assert!((0.05..0.06).contains(&min), "{min}");
-    assert!(share > min && share < min + 0.045, "{share} of {min}");
+    assert!((0.035..0.045).contains(&min), "{min}");
+    assert!(share > min && share < min + 0.025, "{share} of {min}");
     assert!(metrics["cost"] >= metrics["cost_optimum"], "{metrics:?}");
     // The first object is generated before its paths are known, and is evaluated again.
     let admissions = recording.agent_outputs.iter().filter_map(|(_, output)| match output {
@@ -114,5 +115,49 @@ fn mp_dpa_uses_the_expensive_path_less_than_the_kernel_and_more_than_ours() -> R
     };
     let (ours, published, kernel) = (share("deadline")?, share("mp-dpa")?, share("kernel")?);
     assert!(ours < published && published < kernel, "{ours} {published} {kernel}");
+    Ok(())
+}
+
+/// With two points more than the target where TCP's slow start after an idle time, or a probe of BBR, costs them.
+#[test]
+fn in_no_case_a_deadline_is_missed_or_much_more_than_must_goes_over_the_expensive_path() -> Result<(), Box<dyn Error>> {
+    for entry in fs::read_dir(folder())? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let scenario = read(&name)?;
+        let recording = run(&scenario, "deadline", 1)?;
+        let starts_ns: Vec<u64> = recording.messages.iter().map(|object| object.sent_ns).collect();
+        let strategy = scenario.strategy("deadline").ok_or("no such strategy")?;
+        let optimum = least_cost::of_run(&scenario, &strategy, 1, &starts_ns)?.ok_or("no optimum")?;
+        let metrics = metrics_of(&scenario, &recording, Some(optimum));
+        assert_eq!((starts_ns.len(), metrics["deadline.missed_share"]), (6, 0.0), "{name}");
+        let excess = recording.sums.share(PathId(1)).unwrap_or(1.0) - metrics["path.lte-b.share_optimum"];
+        assert!((0.0..0.04).contains(&excess), "{name}: {excess}");
+        assert!((0.036..0.046).contains(&metrics["overhead_share"]), "{name}: {}", metrics["overhead_share"]);
+    }
+    Ok(())
+}
+
+/// The preferred path delivers nothing from 5 to 9 s: the other one carries, and a new connection follows.
+#[test]
+fn a_path_that_fails_holds_up_no_object_and_is_connected_again() -> Result<(), Box<dyn Error>> {
+    let text = fs::read_to_string(folder().join("symmetric-10s-cubic.toml"))?;
+    let text = text.replacen("queue_bytes = 2000000", "queue_bytes = 2000000\noutages_s = [[5, 9]]", 1);
+    let scenario = Scenario::parse(&text, "test.toml")?;
+    let strategy = scenario.strategy("deadline").ok_or("no such strategy")?;
+    let mut simulation = Simulation::new(&scenario, &strategy, 1, Detail::ALL)?;
+    simulation.run_until(Instant::from_secs_f64(scenario.duration_s));
+    let recording = simulation.finish();
+    assert!(recording.messages.iter().all(|object| object.received_ns.is_some()), "{:?}", recording.messages);
+    let of_path = |path| {
+        let packets = recording.packets.iter().filter(move |packet| packet.path == PathId(path));
+        packets.filter_map(|packet| packet.subflow).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert!(of_path(0).len() > 1 && of_path(1).len() == 1, "{:?} {:?}", of_path(0), of_path(1));
+    let decided = |path| {
+        let of = |output: &Output| matches!(output, Output::Decision { path: of, .. } if *of == path);
+        recording.agent_outputs.iter().filter(|(_, output)| of(output)).count()
+    };
+    assert!(decided(PathId(1)) > 0);
+    assert!(recording.tcp_info.iter().all(|row| row.token == 0), "plain TCP");
     Ok(())
 }

@@ -21,6 +21,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 mod admission;
+mod late_paths;
 mod suspension;
 
 use suspension::Suspensions;
@@ -297,25 +298,6 @@ impl Deadline {
         }
     }
 
-    /// A path gets no more data while its next bytes would arrive after the earliest
-    /// deadline, and sooner over another active path; unordered, if that one is in time.
-    fn pause_late_paths(&self, now: Instant, demand: &Demand, sources: &[Source], carry: &mut [bool]) {
-        let Some(first) = demand.objects.first() else { return };
-        let left_s = first.deadline.as_secs_f64() - now.as_secs_f64();
-        let arrival_s = |(source, carries): (&Source, &bool)| {
-            let rate = source.history.mean_rate(0.0).filter(|_| *carries)?;
-            let (queued, one_way_s) =
-                (source.history.queued_bytes() as f64, source.history.min_rtt().as_secs_f64() / 2.0);
-            Some((queued > 0.0, (queued + BURST_BYTES) / rate.max(1.0) + one_way_s))
-        };
-        let arrivals: Vec<Option<(bool, f64)>> = sources.iter().zip(carry.iter()).map(arrival_s).collect();
-        let soonest_s = arrivals.iter().flatten().map(|(_, at_s)| *at_s).fold(f64::INFINITY, f64::min);
-        let is_late = self.is_unordered && soonest_s > left_s;
-        for (carries, arrival) in carry.iter_mut().zip(arrivals).filter(|_| !is_late) {
-            *carries &= !arrival.is_some_and(|(queues, at_s)| queues && at_s > left_s.max(soonest_s));
-        }
-    }
-
     fn update_backlog(&mut self, sources: &[Source]) {
         let [min, max] = self.params.backlog_rtts;
         let carrying = || sources.iter().filter(|source| self.on.get(source.place).copied().unwrap_or(false));
@@ -368,7 +350,9 @@ impl Allocator for Deadline {
     fn on_demand(&mut self, now: Instant, demand: &Demand, paths: &[PathSupply]) -> Option<Reason> {
         let unmeasured = History::default();
         let sources = self.sources(now, demand, paths, &unmeasured);
-        self.update_skew(&sources);
+        if !self.is_unordered {
+            self.update_skew(&sources);
+        }
         let due = self.due(now, demand, &sources);
         self.admit(now, demand, &sources, &due);
         let mut carry = self.plan(&sources, if self.is_learning(now, demand, &sources) { &[] } else { &due });

@@ -1,4 +1,4 @@
-//! Objects before their deadlines at minimum cost.
+//! Objects before their deadlines at minimum cost, over one MPTCP connection.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -11,7 +11,8 @@ use crate::assess::{Assessor, throughput::Rate};
 use crate::path::PathSpec;
 
 /// Its entry in the catalogue.
-pub const ENTRY: Entry = Entry::new::<Params>("deadline", "objects in time at the minimum cost");
+pub const ENTRY: Entry =
+    Entry::new::<Params>("deadline-mptcp", "objects in time at the minimum cost, over one MPTCP connection");
 
 impl Strategy for Params {
     fn assessors(&self, _: &PathSpec) -> Vec<Box<dyn Assessor + Send>> {

@@ -224,6 +224,7 @@ impl<P> SendPath<P> {
             rtt: self.rtt.smoothed(),
             rttvar: self.rtt.variation,
             unacked: 0,
+            sacked: 0,
             delivered: self.counts.delivered as u32,
             bytes_acked: self.counts.acknowledged_bytes,
             notsent_bytes: 0,

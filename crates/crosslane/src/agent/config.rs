@@ -357,7 +357,9 @@ signal = { hysteresis_db = 4 }
 
     #[test]
     fn cost_first_is_a_mode_of_strategies_that_do_not_order_the_paths_themselves() {
-        for (strategy, has_it) in [("threshold", true), ("adaptive", true), ("smartps", false), ("deadline", false)] {
+        for (strategy, has_it) in
+            [("threshold", true), ("adaptive", true), ("smartps", false), ("deadline-mptcp", false)]
+        {
             let text = GOOD.replacen("\"threshold\"\nsignal = { hysteresis_db = 4 }", &format!("{strategy:?}"), 1);
             let fault = parse(&text.replacen("\"backup\"", "\"cost-first\"", 1)).err();
             let refused = fault.is_some_and(|fault| fault.line == 16 && fault.cause.contains("no mode `cost-first`"));

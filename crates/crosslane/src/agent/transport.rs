@@ -235,6 +235,7 @@ impl SubflowPoller {
             rtt: socket.tcp.rtt,
             rttvar: socket.tcp.rttvar,
             unacked: socket.tcp.unacked,
+            sacked: socket.tcp.sacked,
             delivered: socket.tcp.delivered,
             bytes_acked: socket.tcp.bytes_acked,
             notsent_bytes: socket.tcp.notsent_bytes,

@@ -44,7 +44,7 @@ pub struct Finished {
 
 impl Agents {
     pub fn has_any(strategy: &Strategy) -> bool {
-        strategy.base.entry().kind != Kind::Baseline
+        !matches!(strategy.base.entry().kind, Kind::Baseline | Kind::Transfer)
     }
 
     /// Starts the agents that the strategy needs and returns when all are ready;
@@ -230,7 +230,7 @@ mod tests {
         let scenario = scenario_file::read(file, None).unwrap();
         let folder = tempfile::TempDir::new().unwrap();
         let file = folder.path().join("agent.toml");
-        for name in ["deadline", "mp-dpa-08"] {
+        for name in ["deadline-mptcp", "mp-dpa-08"] {
             let table = configuration(&scenario, &scenario.strategy(name).unwrap(), None);
             std::fs::write(&file, toml::to_string(&table).unwrap()).unwrap();
             let config = config::read(&file).unwrap_or_else(|error| panic!("{error}"));

@@ -15,7 +15,7 @@ const LIMITS: Limits = Limits { subflows: 8, add_addr_accepted: 8 };
 /// are those of the paths, in the order of their ids.
 pub fn prepare_vehicle(scenario: &Scenario, strategy: &Strategy, addresses: &[IpAddr]) -> Result<()> {
     match strategy.base {
-        Base::Single | Base::Vxlan | Base::WireguardGo => Ok(()),
+        Base::Single | Base::Deadline | Base::Vxlan | Base::WireguardGo => Ok(()),
         Base::Kernel | Base::KernelTuned => {
             let mut socket = select_kernel()?;
             if strategy.base == Base::KernelTuned {

@@ -5,7 +5,7 @@ use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
 use crosslane_sim::record::metrics::{PacketSums, Recovery, throughput};
 use crosslane_sim::record::rows::{AgentRows, PacketRow, RunRecords, TcpInfoRow, ThroughputRow};
-use crosslane_sim::scenario::Scenario;
+use crosslane_sim::scenario::{Scenario, Strategy};
 
 use super::Plan;
 use super::agents::Finished;
@@ -30,10 +30,15 @@ pub struct Raw {
 }
 
 /// Writes the records and returns the outcome.
-pub fn summarize(scenario: &Scenario, names: &[String], plan: &Plan, mut raw: Raw) -> Result<Outcome> {
+pub fn summarize(
+    (scenario, strategy): (&Scenario, &Strategy),
+    names: &[String],
+    plan: &Plan,
+    mut raw: Raw,
+) -> Result<Outcome> {
     let packets = packet_rows(std::mem::take(&mut raw.world.packets));
     let samples = std::mem::take(&mut raw.world.samples);
-    let (agent, end) = (raw.agents.vehicle, Instant::from_secs_f64(scenario.duration_s));
+    let (mut agent, end) = (raw.agents.vehicle, Instant::from_secs_f64(scenario.duration_s));
     let report = raw.world.report.as_ref();
     let mut sums = PacketSums::new(names.len(), Recovery::of(scenario));
     samples.iter().for_each(|sample| sums.note_sample(sample));
@@ -44,10 +49,14 @@ pub fn summarize(scenario: &Scenario, names: &[String], plan: &Plan, mut raw: Ra
             sums.note_count(*path, direction, bytes, count.dropped_packets);
         }
     }
-    let Delivered { messages, skipped, duplicates, reads } = raw.delivered;
+    let Delivered { messages, skipped, duplicates, reads, outputs } = raw.delivered;
+    for (at, output) in outputs {
+        agent.rows.note(at, &output);
+        agent.events.push((at, RunEvent::Agent(output)));
+    }
     let AgentRows { decisions, alarms } = &agent.rows;
     let evaluated = RunRecords { messages: &messages, decisions, alarms, duplicates, reads };
-    let mut metrics = run_folder::measure(scenario, plan.entry.seed, names, &evaluated, &sums, skipped)?;
+    let mut metrics = run_folder::measure(scenario, (strategy, plan.entry.seed), names, &evaluated, &sums, skipped)?;
     if let Some(report) = report {
         metrics.insert("lateness_us.p99".into(), f64::from(report.lateness_us_p99));
         metrics.insert("stall_us.max".into(), f64::from(report.stall_us_max));

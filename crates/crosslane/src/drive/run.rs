@@ -129,7 +129,7 @@ impl Run {
         let reader = Reader { source: "agent", names: &self.names, origin_ns: clock.origin_ns(), end };
         let agents = agents.finish(reader)?;
         let raw = result?;
-        results::summarize(&self.scenario, &self.names, &self.plan, Raw { agents, ..raw })
+        results::summarize((&self.scenario, &self.strategy), &self.names, &self.plan, Raw { agents, ..raw })
     }
 
     /// Runs the world, the traffic and the monitors for the scenario's duration.
@@ -180,13 +180,15 @@ impl Run {
 
     fn endpoint_config(&self) -> EndpointConfig {
         let single = self.strategy.base == Base::Single;
+        let each_path = self.strategy.base == Base::Deadline;
         let tunnel = self.strategy.is_tunnel() || self.strategy.base.is_peer_tunnel();
         EndpointConfig {
             server: if tunnel { tunnel::SERVER.into() } else { SERVER.into() },
             local: single.then(|| self.addresses[usize::from(self.scenario.single_path(&self.strategy).0)]),
-            mptcp: !single && !tunnel && self.scenario.traffic.protocol == Protocol::Tcp,
+            mptcp: !single && !tunnel && !each_path && self.scenario.traffic.protocol == Protocol::Tcp,
             demands: !tunnel && Agents::has_any(&self.strategy),
             tunnel,
+            each_path,
         }
     }
 }

@@ -68,6 +68,8 @@ pub struct TcpInfo {
     pub backoff: u8,
     /// Segments sent and not yet acknowledged.
     pub unacked: u32,
+    /// Of these, segments that the peer has reported as received.
+    pub sacked: u32,
     /// Segments considered lost.
     pub lost: u32,
     /// Smoothed round-trip time.
@@ -102,6 +104,7 @@ impl TcpInfo {
             state: TcpState::from_kernel(u8_at(bytes, 0)),
             backoff: u8_at(bytes, 4),
             unacked: u32_at(bytes, 24),
+            sacked: u32_at(bytes, 28),
             lost: u32_at(bytes, 32),
             rtt: micros(68),
             rttvar: micros(72),

@@ -12,7 +12,7 @@ use crosslane_sim::record::metrics::{Context, Objects, PacketSums, metrics};
 use crosslane_sim::record::rows::{
     LinkRow, MessageRow, PacketRow, RunRecords, SampleRow, TcpInfoRow, ThroughputRow, WindowRow,
 };
-use crosslane_sim::scenario::Scenario;
+use crosslane_sim::scenario::{Scenario, Strategy};
 
 pub mod agent_file;
 pub mod events;
@@ -71,14 +71,14 @@ pub fn write(folder: &Path, names: &[String], mut records: Records) -> Result<()
 /// The world that the optimum needs cannot be created again.
 pub fn measure(
     scenario: &Scenario,
-    seed: u64,
+    (strategy, seed): (&Strategy, u64),
     names: &[String],
     records: &RunRecords,
     sums: &PacketSums,
     skipped: u64,
 ) -> Result<BTreeMap<String, f64>> {
     let starts_ns: Vec<u64> = records.messages.iter().map(|object| object.sent_ns).collect();
-    let optimum = least_cost::of_run(scenario, seed, &starts_ns)?;
+    let optimum = least_cost::of_run(scenario, strategy, seed, &starts_ns)?;
     let objects = Objects::of(scenario, records.messages, optimum);
     let mut found = metrics(records, sums, &Context { objects, ..Context::of(scenario, names) });
     found.insert("messages.skipped".into(), skipped as f64);

@@ -38,7 +38,7 @@ pub fn execute(
     let AgentRows { decisions, alarms } = &agent;
     let Recording { messages, results, duplicates, sums, skipped, .. } = &recording;
     let evaluated = RunRecords { messages, decisions, alarms, duplicates: *duplicates, reads: results.reads };
-    let metrics = run_folder::measure(scenario, seed, &names, &evaluated, sums, *skipped)?;
+    let metrics = run_folder::measure(scenario, (strategy, seed), &names, &evaluated, sums, *skipped)?;
     if let Some((folder, _)) = folder {
         write(folder, &names, recording)?;
     }

@@ -113,6 +113,7 @@ pub(super) fn statistics(socket: &Socket) -> io::Result<Transport> {
         rtt: info.rtt,
         rttvar: info.rttvar,
         unacked: info.unacked,
+        sacked: info.sacked,
         delivered: info.delivered,
         bytes_acked: info.bytes_acked,
         notsent_bytes: info.notsent_bytes,

@@ -115,7 +115,7 @@ impl<Report: FnMut(&News, Option<&Sent>)> Files<Report> {
             News::Written(number) | News::Abandoned(number, _) => *number,
             News::Receipt(receipt) => receipt.number,
             News::Admission(admission) => u32::try_from(admission.number).ok()?,
-            News::Down(..) | News::Up(_) | News::Carried(..) => return None,
+            News::Down(..) | News::Up(_) | News::Carried(..) | News::Decision(_) => return None,
         };
         self.places.get(&number).copied()
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crosslane_core::demand::Admission;
 use crosslane_core::time::Instant;
 use crosslane_core::transfer::frame::{self, Outcome, Receipt, Receipts};
-use crosslane_core::transfer::multipath::sender::Carried;
+use crosslane_core::transfer::multipath::sender::{Carried, Decision};
 use crosslane_core::transfer::sender::{Sender, Write};
 use crosslane_core::transfer::{Abandoned, Late};
 use nix::poll::{PollFd, PollFlags};
@@ -85,7 +85,7 @@ pub enum News {
     Acknowledged(u32, u64),
     /// Bytes of this object that the receiver had already.
     Resumed(u32, u64),
-    /// The last byte of this object was written to the connection.
+    /// The last byte of this object was written to a connection.
     Written(u32),
     /// This object is abandoned.
     Abandoned(u32, Abandoned),
@@ -93,6 +93,8 @@ pub enum News {
     Receipt(Receipt),
     /// A prediction for the deadline of an object.
     Admission(Admission),
+    /// A path carries from now on, or no more, with its place in the preference.
+    Decision(Decision),
     /// The connection of a path broke, or could not be opened, for this reason.
     Down(usize, String),
     /// The connection of a path stands again.

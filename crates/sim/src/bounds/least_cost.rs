@@ -11,11 +11,9 @@
 
 use std::collections::VecDeque;
 
-use crate::scenario::{Scenario, ScenarioError};
+use crate::scenario::{Base, Scenario, ScenarioError, Strategy};
 use crate::world::{TICK, World, WorldEvent};
 
-/// Payload per IP byte: a full MPTCP segment carries 1424 bytes in 1500.
-pub const PAYLOAD_SHARE: f64 = 1424.0 / 1500.0;
 /// An object with at most this remainder, in bytes, is complete.
 const TOLERANCE_BYTES: f64 = 1e-6;
 
@@ -107,11 +105,17 @@ fn carried(paths: &[&Capacity], jobs: &[Job], slot_s: f64) -> f64 {
     carried
 }
 
-/// Capacity of each path in a run of the scenario, slot by slot.
+/// Payload per IP byte of a full segment of 1500 bytes: plain TCP's, where the strategy has such connections, or
+/// MPTCP's.
+fn payload_share(base: Base) -> f64 {
+    if base == Base::Deadline { 1448.0 / 1500.0 } else { 1424.0 / 1500.0 }
+}
+
+/// Capacity of each path in a run of the scenario with this strategy's headers, slot by slot.
 ///
 /// # Errors
 /// The world cannot be created.
-pub fn capacities(scenario: &Scenario, seed: u64) -> Result<Vec<Capacity>, ScenarioError> {
+pub fn capacities(scenario: &Scenario, base: Base, seed: u64) -> Result<Vec<Capacity>, ScenarioError> {
     let mut world = World::new(scenario, seed)?;
     let path = |unit_cost| Capacity { unit_cost, slots: Vec::new() };
     let mut paths: Vec<Capacity> = scenario.unit_costs().into_iter().map(path).collect();
@@ -120,7 +124,7 @@ pub fn capacities(scenario: &Scenario, seed: u64) -> Result<Vec<Capacity>, Scena
             let WorldEvent::Truth(truth) = event else { continue };
             let Some(path) = paths.get_mut(usize::from(truth.path.0)) else { continue };
             let mbit_s = if scenario.traffic.down { truth.down_mbit_s } else { truth.up_mbit_s };
-            let bytes = mbit_s * (1.0 - truth.loss) * 1e6 / 8.0 * TICK.as_secs_f64() * PAYLOAD_SHARE;
+            let bytes = mbit_s * (1.0 - truth.loss) * 1e6 / 8.0 * TICK.as_secs_f64() * payload_share(base);
             path.slots.push((bytes, truth.delay_ms / 1e3));
         }
     }
@@ -132,14 +136,19 @@ pub fn capacities(scenario: &Scenario, seed: u64) -> Result<Vec<Capacity>, Scena
 ///
 /// # Errors
 /// The world cannot be created.
-pub fn of_run(scenario: &Scenario, seed: u64, starts_ns: &[u64]) -> Result<Option<Optimum>, ScenarioError> {
+pub fn of_run(
+    scenario: &Scenario,
+    strategy: &Strategy,
+    seed: u64,
+    starts_ns: &[u64],
+) -> Result<Option<Optimum>, ScenarioError> {
     let Some(rules) = scenario.traffic.kind.deadlines() else { return Ok(None) };
     let job = |&start_ns: &u64| {
         let start_s = start_ns as f64 / 1e9;
         Job { start_s, deadline_s: start_s + rules.deadline_s, bytes: rules.object_bytes as f64 }
     };
     let jobs: Vec<Job> = starts_ns.iter().map(job).collect();
-    Ok(Some(least_cost(&capacities(scenario, seed)?, &jobs, TICK.as_secs_f64())))
+    Ok(Some(least_cost(&capacities(scenario, strategy.base, seed)?, &jobs, TICK.as_secs_f64())))
 }
 
 #[cfg(test)]

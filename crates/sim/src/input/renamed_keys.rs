@@ -32,6 +32,10 @@ const RENAMED: [Renamed; 8] = [
     Renamed { table: "tunnel", old: "standard", new: "rfc8086_only", values: &[] },
 ];
 
+/// A strategy of the agent, by its former and its new name. A scenario has an array of strategies, in which the
+/// former name is that of another one.
+const RENAMED_STRATEGY: [&str; 2] = ["deadline", "deadline-mptcp"];
+
 /// The text with new names, each on the line of the former one, and a sentence for each
 /// that was replaced. Text that is not TOML is returned as it is.
 pub fn renew(text: &str) -> (Cow<'_, str>, Vec<String>) {
@@ -51,6 +55,14 @@ pub fn renew(text: &str) -> (Cow<'_, str>, Vec<String>) {
             }
             warnings.push((line, format!("line {line}: `{}` is now `{}`", renamed.old, renamed.new)));
         }
+    }
+    let strategy = document.get_ref().get("strategy").and_then(|value| value.get_ref().as_table());
+    let name = strategy.and_then(|table| table.get("name"));
+    if let Some(name) = name.filter(|name| name.get_ref().as_str() == Some(RENAMED_STRATEGY[0])) {
+        let line = 1 + text[..name.span().start].matches('\n').count();
+        let [old, new] = RENAMED_STRATEGY;
+        edits.push((name.span(), format!("\"{new}\"")));
+        warnings.push((line, format!("line {line}: strategy `{old}` of an agent is now `{new}`")));
     }
     edits.sort_by_key(|(place, _)| std::cmp::Reverse(place.start));
     let mut renewed = Cow::from(text);
@@ -85,6 +97,16 @@ mod tests {
         assert_eq!(warnings.len(), 3);
         assert_eq!(warnings[0], "line 2: `plain` is now `encryption`");
         assert_eq!(renew(&new), (expected.into(), vec![]), "new names are left");
+    }
+
+    #[test]
+    fn the_former_deadline_of_an_agent_is_renamed_and_that_of_a_scenario_is_left() {
+        let (new, warnings) = renew("[strategy]\nname = 'deadline'\nmargin_ms = 9");
+        assert_eq!(new, "[strategy]\nname = \"deadline-mptcp\"\nmargin_ms = 9");
+        assert_eq!(warnings, ["line 2: strategy `deadline` of an agent is now `deadline-mptcp`"]);
+        for kept in ["[[strategy]]\nname = \"deadline\"", "[strategy]\nname = \"threshold\"", "strategy = 3"] {
+            assert_eq!(renew(kept), (kept.into(), vec![]));
+        }
     }
 
     #[test]

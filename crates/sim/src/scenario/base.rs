@@ -28,6 +28,8 @@ pub enum Kind {
     Baseline,
     /// Crosslane's agent decides which paths carry.
     Agent,
+    /// The traffic has a TCP connection for each path, as `crosslane send` has.
+    Transfer,
     /// The traffic goes through Crosslane's tunnel.
     Tunnel,
     /// No strategy, but what one could reach that knows the future.
@@ -43,6 +45,8 @@ pub enum Base {
     Kernel,
     /// The same with `net.mptcp.stale_loss_cnt = 1`.
     KernelTuned,
+    /// The transfer over a TCP connection for each path.
+    Deadline,
     /// A strategy of the agent.
     Agent(&'static strategy::Entry),
     /// What each path will do is known.
@@ -74,7 +78,7 @@ pub struct Entry {
 
 /// All of them, in the order in which messages and pages name them.
 pub fn catalog() -> impl Iterator<Item = Base> {
-    [Base::Single, Base::Kernel, Base::KernelTuned]
+    [Base::Single, Base::Kernel, Base::KernelTuned, Base::Deadline]
         .into_iter()
         .chain(strategy::CATALOG.iter().map(Base::Agent))
         .chain([Base::Oracle, Base::Tunnel, Base::Vxlan, Base::WireguardGo])
@@ -117,7 +121,7 @@ impl Base {
     /// As [`read`].
     pub fn check(self, given: &toml::Table) -> Result<(), ParameterError> {
         match self {
-            Base::Kernel | Base::KernelTuned => read::<NoParams>(given).map(drop),
+            Base::Kernel | Base::KernelTuned | Base::Deadline => read::<NoParams>(given).map(drop),
             Base::Single | Base::Vxlan | Base::WireguardGo => read::<SinglePathParams>(given).map(drop),
             Base::Agent(entry) => entry.read(values(given)).map(drop),
             Base::Oracle => read::<OracleParams>(given).map(drop),
@@ -135,6 +139,9 @@ impl Base {
             Base::Kernel => (Baseline, Both, "the in-kernel path manager", none()),
             Base::KernelTuned => {
                 (Baseline, Both, "the in-kernel path manager with `net.mptcp.stale_loss_cnt = 1`", none())
+            }
+            Base::Deadline => {
+                (Transfer, Both, "objects in time at the minimum cost, over a TCP connection for each path", none())
             }
             Base::Agent(entry) => (Agent, Both, entry.what, (entry.parameters)()),
             Base::Oracle => (Bound, Simulate, "knows what each path will do", parameters::list::<OracleParams>()),
@@ -158,6 +165,7 @@ impl Base {
             Base::Single => "single",
             Base::Kernel => "kernel",
             Base::KernelTuned => "kernel-tuned",
+            Base::Deadline => "deadline",
             Base::Agent(entry) => entry.name,
             Base::Oracle => "oracle",
             Base::Tunnel => "tunnel",
@@ -168,7 +176,7 @@ impl Base {
 
     /// Whether it prefers paths by the deadlines of the traffic, and needs them.
     pub fn needs_deadlines(self) -> bool {
-        matches!(self, Base::Agent(entry) if entry.needs_deadlines())
+        self == Base::Deadline || matches!(self, Base::Agent(entry) if entry.needs_deadlines())
     }
 
     /// Whether it is a tunnel that is not Crosslane's.

@@ -1,5 +1,7 @@
 //! Scenarios and strategies that only one of the two engines supports.
 
+use crosslane_core::transfer::multipath::MAX_PATHS;
+
 use super::base::{self, Base, Engines, catalog};
 use super::{Congestion, Scenario, ScenarioError, Strategy, TunnelParams};
 
@@ -38,6 +40,7 @@ impl Scenario {
             return Err(self.lines.error("traffic", what, "make it of kind `deadline`, or choose another strategy"));
         }
         self.check_mode(strategy)?;
+        self.check_transfer(strategy)?;
         if let Some((radio, _)) =
             self.tunnelled_radio().filter(|_| strategy.is_tunnel() || strategy.base.is_peer_tunnel())
         {
@@ -72,6 +75,25 @@ impl Scenario {
         let known = known.map(Base::name).collect::<Vec<_>>().join(", ");
         let remedy = format!("use that command, or choose for `crosslane {command}` from {known}");
         Err(self.lines.error("strategy", what, remedy))
+    }
+
+    /// A connection for each path begins at one of the vehicle's interfaces, which exist from the start.
+    fn check_transfer(&self, strategy: &Strategy) -> Result<(), ScenarioError> {
+        if strategy.base != Base::Deadline {
+            return Ok(());
+        }
+        let (name, paths) = (&strategy.name, self.paths().len());
+        let (key, why) = if self.traffic.down {
+            ("traffic.direction", "so the vehicle must be the sender".to_string())
+        } else if self.has_slots() || self.tunnelled_radio().is_some() {
+            ("radio", "which `slots` and `tunnel` of a radio change".to_string())
+        } else if paths > MAX_PATHS {
+            ("strategy", format!("at most {MAX_PATHS}, and the scenario has {paths}"))
+        } else {
+            return Ok(());
+        };
+        let what = format!("strategy `{name}` has a connection over each interface of the vehicle, {why}");
+        Err(self.lines.error(key, what, "choose strategy `deadline-mptcp`, or change the key"))
     }
 
     fn check_mode(&self, strategy: &Strategy) -> Result<(), ScenarioError> {

@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_steering_strategy_that_needs_deadlines_is_refused() {
-        for (steer, fits) in [("hapanchak", true), ("deadline", false), ("tunnel", false)] {
+        for (steer, fits) in [("hapanchak", true), ("deadline-mptcp", false), ("tunnel", false)] {
             let table = toml::Table::from_iter([("steer".to_string(), steer.into())]);
             assert_eq!(base::read::<TunnelParams>(&table).is_ok(), fits, "{steer}");
         }

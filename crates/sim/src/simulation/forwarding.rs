@@ -47,6 +47,10 @@ impl Simulation {
     }
 
     fn next_packet(&mut self, direction: Direction) -> Option<(PathId, Packet)> {
+        let of_transfer = self.transfer.as_mut().and_then(|transfer| transfer.poll_segment(direction));
+        if let Some(segment) = of_transfer {
+            return Some((segment.path, Packet::Segment(segment, self.now)));
+        }
         let endpoint = if direction == Direction::Up { &mut self.vehicle } else { &mut self.server };
         if let Some(segment) = endpoint.poll_segment() {
             return Some((segment.path, Packet::Segment(segment, self.now)));
@@ -82,6 +86,9 @@ impl Simulation {
     }
 
     fn deliver(&mut self, direction: Direction, packet: Packet) {
+        if let (Some(transfer), Packet::Segment(segment, sent)) = (&mut self.transfer, &packet) {
+            return transfer.on_segment(self.now, direction, segment, *sent);
+        }
         match (packet, direction) {
             (Packet::Segment(segment, sent), Direction::Up) => self.server.on_segment(self.now, &segment, sent),
             (Packet::Segment(segment, sent), Direction::Down) => self.vehicle.on_segment(self.now, &segment, sent),

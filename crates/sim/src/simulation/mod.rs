@@ -42,12 +42,14 @@ mod recording;
 mod setup;
 mod slots;
 mod traffic;
+mod transfer;
 mod tunnel;
 
 use links::{LinkPacket, Wires};
 use path_control::{Applied, PathControl};
 pub use slots::SlotChange;
 use traffic::Traffic;
+use transfer::Transfer;
 
 /// Period of the agent's subflow queries; the default on a vehicle.
 const TRANSPORT_PERIOD: Duration = Duration::from_millis(10);
@@ -136,6 +138,8 @@ pub struct Simulation {
     vehicle: Endpoint,
     server: Endpoint,
     tunnel: Option<tunnel::TunnelEndpoints>,
+    /// The traffic and its connections in place of `traffic`, `vehicle` and `server`.
+    transfer: Option<Transfer>,
     path_control: PathControl,
     traffic: Traffic,
     detail: Detail,
@@ -171,6 +175,9 @@ impl Simulation {
             links.clear();
             world.set_truth_period(None);
         }
+        let both = || [settings("vehicle"), settings("server")];
+        let rules = scenario.traffic.kind.deadlines().filter(|_| strategy.base == Base::Deadline);
+        let transfer = rules.map(|rules| Transfer::new(scenario, rules, seed, both(), detail.messages));
         let connect = if strategy.is_tunnel() { scenario.tunnel_stands() } else { CONNECT };
         Ok(Simulation {
             now: Instant::ZERO,
@@ -179,13 +186,14 @@ impl Simulation {
             vehicle: Endpoint::client(settings("vehicle")),
             server: Endpoint::server(settings("server")),
             tunnel,
+            transfer,
             path_control: setup::path_control(scenario, strategy, seed)?,
             traffic: Traffic::new(scenario, seed, detail.messages),
             detail,
             first: if strategy.base == Base::Single { scenario.single_path(strategy) } else { scenario.first_path() },
             tried: BTreeSet::new(),
             airtime: vec![airtime::Account::default(); scenario.radios.len()],
-            connect_at: (scenario.traffic.protocol == Protocol::Tcp)
+            connect_at: (scenario.traffic.protocol == Protocol::Tcp && strategy.base != Base::Deadline)
                 .then(|| scenario.first_object(seed).unwrap_or(connect)),
             observe_at: Instant::ZERO,
             record_at: Instant::ZERO,
@@ -209,7 +217,10 @@ impl Simulation {
         let (packets, sums, events) = self.wires.finish();
         (recording.packets, recording.sums) = (packets, sums);
         recording.events += events;
-        (recording.messages, recording.results, recording.skipped, recording.duplicates) = self.traffic.finish();
+        (recording.messages, recording.results, recording.skipped, recording.duplicates) = match self.transfer {
+            Some(transfer) => transfer.finish(),
+            None => self.traffic.finish(),
+        };
         recording
     }
 
@@ -220,6 +231,7 @@ impl Simulation {
             self.vehicle.next_wakeup(),
             self.server.next_wakeup(),
             self.tunnel.as_ref().and_then(tunnel::TunnelEndpoints::next_wakeup),
+            self.transfer.as_ref().and_then(Transfer::next_wakeup),
             self.path_control.next_wakeup(),
             self.traffic.next_wakeup(),
             self.connect_at
@@ -276,6 +288,11 @@ impl Simulation {
     }
 
     fn advance_traffic(&mut self, queries: bool) {
+        if let Some(transfer) = &mut self.transfer {
+            transfer.advance(self.now);
+            let outputs = std::iter::from_fn(|| transfer.poll_output()).map(|output| (self.now, output));
+            return self.recording.agent_outputs.extend(outputs);
+        }
         self.traffic.advance(self.now, queries, (&mut self.vehicle, &mut self.server), &mut self.path_control);
     }
 

@@ -30,8 +30,9 @@ const TUNED_STALE_LOSS_COUNT: u32 = 1;
 
 /// Settings of both kernels.
 pub(super) fn settings(scenario: &Scenario, strategy: &Strategy, seed: u64, side: &str, mtu_bytes: u16) -> Settings {
+    let is_plain = matches!(strategy.base, Base::Single | Base::Deadline | Base::Tunnel);
     Settings {
-        protocol: if strategy.base == Base::Single || strategy.is_tunnel() { Protocol::Tcp } else { Protocol::Mptcp },
+        protocol: if is_plain { Protocol::Tcp } else { Protocol::Mptcp },
         algorithm: scenario.congestion,
         scheduler: scenario.scheduler,
         send_buffer_bytes: scenario.traffic.send_buffer_bytes,
@@ -64,7 +65,7 @@ fn controller(
     let Standing { paths, specs, ranks } = Standing::of(scenario);
     let all = || self::specs(scenario).into_iter().zip(scenario.ranks()).collect();
     match strategy.base {
-        Base::Single => Ok(Controller::None),
+        Base::Single | Base::Deadline => Ok(Controller::None),
         Base::Kernel | Base::KernelTuned => {
             let preferred = scenario.preferred_path();
             let is_backup = |path: PathId| scenario.service.mode != Mode::Aggregate && path != preferred;

@@ -19,7 +19,7 @@ COLOURS = {
     "kernel-tuned": PURPLE,
     "mp-dpa": SKY,
     "mp-dpa-08": OCHRE,
-    "deadline": GREEN,
+    "deadline-mptcp": GREEN,
 }
 Value = Callable[[Case, str], Spread | None]
 

@@ -88,15 +88,17 @@ def _figures(results: Results) -> dict[str, Callable[[], Figure]]:
     for kind in ("bulk", "stream"):
         figures[f"roads-{kind}"] = lambda kind=kind: _roads(results, kind, "")
         figures[f"roads-{kind}-autotuned"] = lambda kind=kind: _roads(results, kind, "autotuned")
-    pairs = [(Case("symmetric", 10), s) for s in ("single", "kernel", "mp-dpa", "deadline")]
-    pairs += [(Case("symmetric", 7.5), s) for s in ("mp-dpa", "deadline")]
+    pairs = [(Case("symmetric", 10), s) for s in ("single", "kernel", "mp-dpa", "deadline-mptcp")]
+    pairs += [(Case("symmetric", 7.5), s) for s in ("mp-dpa", "deadline-mptcp")]
     over_time = {"symmetric": pairs, "asymmetric": [(Case("asymmetric", 10), s) for _, s in pairs[:4]]}
-    over_time["triangular"] = [(Case("triangular", 1), s) for s in ("single", "kernel", "mp-dpa-08", "deadline")]
-    over_time["triangular"] += [(Case("triangular", 0.8), s) for s in ("mp-dpa-08", "deadline")]
+    over_time["triangular"] = [
+        (Case("triangular", 1), s) for s in ("single", "kernel", "mp-dpa-08", "deadline-mptcp")
+    ]
+    over_time["triangular"] += [(Case("triangular", 0.8), s) for s in ("mp-dpa-08", "deadline-mptcp")]
     for road in ROADS:
         for kind, deadline_s in (("bulk", 60), ("stream", 1)):
             case = Case(f"{road}-{kind}", deadline_s)
-            over_time[case.base] = [(case, s) for s in ("kernel", "mp-dpa-08", "deadline")]
+            over_time[case.base] = [(case, s) for s in ("kernel", "mp-dpa-08", "deadline-mptcp")]
     for name, shown in over_time.items():
         figures[f"throughput-{name}"] = lambda shown=shown: curves.throughput(results, shown)
     spread = [*pairs[1:3], pairs[4], *over_time["asymmetric"][1:3]]

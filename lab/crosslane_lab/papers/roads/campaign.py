@@ -43,7 +43,7 @@ ALPHAS = (0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.3, 1.6, 1.9)
 BASELINES = ("kernel", "kernel-tuned")
 """The better of them is the reference for missed deadlines."""
 
-OURS = "deadline"
+OURS = "deadline-mptcp"
 
 CONGESTIONS = ("cubic", "bbr")
 

@@ -19,7 +19,7 @@ MISSED_POINTS, SHARE_POINTS = 0.5, 8.0
 """Limits: missed deadlines above those of the kernel, and the median expensive share above the optimum."""
 
 TUNED_EVERY = 5
-"""The parameters of `deadline` were chosen on every fifth drive; the others are held out."""
+"""The parameters of `deadline-mptcp` were chosen on every fifth drive; the others are held out."""
 
 
 def write(results: Results, options: Options) -> list[Path]:

@@ -5,12 +5,15 @@
 //! small. Pieces of a connection that breaks are given out again. When an object has no other pieces left,
 //! a path takes a second copy of those that another one would deliver too late or not at all.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 mod open;
+mod outputs;
 mod path;
 
 use open::{Open, due};
+pub use outputs::{Carried, Decision, Write};
 use path::{Flight, Path};
 
 use super::ranges::Ranges;
@@ -18,7 +21,6 @@ use super::receiver::MAX_BEGUN;
 use super::{MAX_OBJECT_BYTES, MAX_PATHS};
 use crate::allocate::Allocator;
 use crate::allocate::deadline::{Deadline, Params};
-use crate::assess::Reason;
 use crate::demand::{self, Admission, Demand};
 use crate::path::Transport;
 use crate::time::{Duration, Instant};
@@ -33,50 +35,15 @@ const STALL: Duration = Duration::from_millis(300);
 const SILENCE: Duration = Duration::from_secs(1);
 /// An object that is in flight at its deadline is waited for.
 const RECEIPT_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long before its deadline an object is to be complete, in ms: less than over MPTCP, since a late piece is sent
+/// over another path too.
+const MARGIN_MS: f64 = 20.0;
+/// How much earlier the cheaper paths must be done for a path to be switched off, in ms: a change costs little here.
+const SPARE_MS: f64 = 10.0;
+/// A path that never had a connection counts as good for this long after the first object.
+const CONNECT_PATIENCE: Duration = Duration::from_millis(300);
 /// A piece is late if it is expected this long before the deadline, or later, in s.
-const LATE_S: f64 = 0.05;
-
-/// What to write to the connection of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Write {
-    /// The offer of an object, before its first piece on this connection.
-    Offer {
-        /// The object.
-        number: u32,
-    },
-    /// A piece.
-    Piece {
-        /// The object.
-        number: u32,
-        /// Its place in the object, from 0 on.
-        index: u32,
-        /// Offset of its bytes in the object.
-        offset: u64,
-        /// Number of bytes, up to [`PIECE_BYTES`](super::PIECE_BYTES).
-        length: u32,
-    },
-    /// The digest of an object whose pieces are all there or in flight.
-    End {
-        /// The object.
-        number: u32,
-    },
-    /// The object's abandonment.
-    Abandon {
-        /// The object.
-        number: u32,
-        /// The reason.
-        why: Abandoned,
-    },
-}
-
-/// What a path has carried.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Carried {
-    /// Bytes of pieces that the receiver has read from it.
-    pub bytes: u64,
-    /// Of these, bytes that it had already.
-    pub duplicate_bytes: u64,
-}
+const LATE_S: f64 = 0.03;
 
 /// The engine of the sending end.
 #[derive(Debug)]
@@ -84,11 +51,14 @@ pub struct Sender {
     late: Late,
     plan: Deadline,
     evaluated: Option<Instant>,
+    /// When the plan was evaluated first.
+    began: Option<Instant>,
     paths: Vec<Path>,
     /// Open objects, the earliest deadline first.
     open: Vec<Open>,
     next_number: u32,
     changed: bool,
+    decisions: VecDeque<Decision>,
 }
 
 impl Sender {
@@ -96,8 +66,18 @@ impl Sender {
     /// [`MAX_PATHS`] are used. All are [closed](Self::close).
     pub fn new(late: Late, unit_costs: &[f64]) -> Sender {
         let paths = unit_costs.iter().take(MAX_PATHS).map(|cost| Path::new(*cost)).collect();
-        let plan = Deadline::without_ordering(Params::default());
-        Sender { late, plan, evaluated: None, paths, open: Vec::new(), next_number: 0, changed: false }
+        let plan = Deadline::without_ordering(Params { margin_ms: MARGIN_MS, spare_ms: SPARE_MS, ..Params::default() });
+        Sender {
+            late,
+            plan,
+            evaluated: None,
+            began: None,
+            paths,
+            open: Vec::new(),
+            next_number: 0,
+            changed: false,
+            decisions: VecDeque::new(),
+        }
     }
 
     /// Adds an object generated at `start` and returns its number; `None` while it [is full](Self::is_full),
@@ -206,24 +186,33 @@ impl Sender {
         true
     }
 
-    /// Evaluates the plan if it is time; returns the reason if other paths carry from now on.
-    pub fn review(&mut self, now: Instant) -> Option<Reason> {
+    /// Evaluates the plan if it is time.
+    pub fn review(&mut self, now: Instant) {
         if self.evaluated.is_some_and(|at| now < at + EVALUATION) {
-            return None;
+            return;
         }
         self.evaluated = Some(now);
+        let is_connecting = now < *self.began.get_or_insert(now) + CONNECT_PATIENCE;
         let unit_costs = self.paths.iter().map(|path| path.cost).collect();
         let demand = Demand { objects: self.demand(now), unit_costs };
         // Until a rate is known the plan is to learn: without a history it does not take a first value for one.
         let is_known = self.paths.iter().any(|path| path.bytes_s().is_some());
-        let supplies: Vec<_> = (0..).zip(&self.paths).map(|(rank, path)| path.supply(rank, is_known)).collect();
+        let supplies: Vec<_> =
+            (0..).zip(&self.paths).map(|(rank, path)| path.supply(rank, is_known, is_connecting)).collect();
         let reason = self.plan.on_demand(now, &demand, &supplies);
         let inputs: Vec<_> = supplies.iter().map(|supply| supply.input).collect();
         let wanted = self.plan.allocate(&inputs);
-        for (path, state) in self.paths.iter_mut().zip(wanted.states()) {
-            path.set_state(*state);
+        self.decisions.clear();
+        for (place, (path, state)) in self.paths.iter_mut().zip(wanted.states()).enumerate() {
+            let (was, state) = (path.set_state(*state), *state);
+            let reason = reason.clone().filter(|_| was != state);
+            self.decisions.extend(reason.map(|reason| Decision { path: place, state, was, reason }));
         }
-        reason
+    }
+
+    /// The next decision of the last [`review`](Self::review).
+    pub fn poll_decision(&mut self) -> Option<Decision> {
+        self.decisions.pop_front()
     }
 
     /// The next prediction for a new object.

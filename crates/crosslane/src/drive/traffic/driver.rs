@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crosslane_core::agent::Output;
 use crosslane_core::link::Direction;
 use crosslane_core::time::Instant;
 use crosslane_sim::record::messages::MessageLog;
@@ -85,6 +86,8 @@ pub struct EndpointRecord {
     pub duplicates: u64,
     /// Reads of the byte stream.
     pub reads: Reads,
+    /// What it decided and predicted itself.
+    pub outputs: Vec<(Instant, Output)>,
 }
 
 impl Plan {

@@ -4,10 +4,12 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crosslane_core::agent::Output;
 use crosslane_core::link::Direction;
+use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
 use crosslane_sim::record::rows::{MessageRow, Reads};
-use crosslane_sim::scenario::{Congestion, Scenario};
+use crosslane_sim::scenario::{Congestion, PathEntry, Scenario};
 use crosslane_sim::traffic::Protocol;
 use socket2::Socket;
 
@@ -15,18 +17,21 @@ use super::world::PRIORITY;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::testbed::realtime::become_realtime;
+use crate::transfer::multipath::sending::Path;
 
 mod connection;
 mod datagrams;
 mod driver;
 mod frame;
 mod objects;
+mod transfer;
 
 use connection::Connection;
 use datagrams::Datagrams;
 pub use driver::EndpointRecord;
 use driver::{Driver, Plan, Run};
 use objects::Objects;
+use transfer::Transfer;
 
 const PORT: u16 = 5001;
 /// Port without a listener (RFC 863): a refused connection proves that packets
@@ -51,6 +56,8 @@ pub struct EndpointConfig {
     pub demands: bool,
     /// True if the traffic waits for a tunnel.
     pub tunnel: bool,
+    /// True for a connection for each path.
+    pub each_path: bool,
 }
 
 pub struct TrafficEndpoints<'a> {
@@ -70,21 +77,35 @@ pub struct Delivered {
     pub duplicates: Option<u64>,
     /// Reads of the byte stream.
     pub reads: Reads,
+    /// What the sender decided and predicted itself.
+    pub outputs: Vec<(Instant, Output)>,
 }
 
 /// The driver of a kind of traffic. A kind that needs another one is named here.
-fn driver(scenario: &Scenario, demands: bool) -> Box<dyn Driver> {
+fn driver(scenario: &Scenario, EndpointConfig { demands, each_path, .. }: EndpointConfig) -> Box<dyn Driver> {
     let traffic = &scenario.traffic;
     match (traffic.kind.deadlines(), traffic.protocol) {
+        (Some(rules), _) if each_path => Box::new(Transfer { rules, paths: preferred_paths(scenario) }),
         (Some(rules), _) => Box::new(Objects { rules, demands }),
         (None, Protocol::Udp) => Box::new(Datagrams),
         (None, Protocol::Tcp) => Box::new(Connection),
     }
 }
 
+/// The paths with their interfaces and prices, the preferred one first.
+fn preferred_paths(scenario: &Scenario) -> Vec<(PathId, Path)> {
+    let (mut paths, ranks, unit_costs) = (scenario.paths(), scenario.ranks(), scenario.unit_costs());
+    paths.sort_by_key(|path| ranks[usize::from(path.id.0)]);
+    let path = |path: PathEntry<'_>| {
+        let unit_cost = unit_costs[usize::from(path.id.0)];
+        (path.id, Path { interface: Some(path.name.into()), unit_cost })
+    };
+    paths.into_iter().map(path).collect()
+}
+
 impl<'a> TrafficEndpoints<'a> {
     pub fn new(scenario: &'a Scenario, seed: u64, config: EndpointConfig) -> TrafficEndpoints<'a> {
-        let (plan, driver) = (plan(scenario, seed, config.mptcp), driver(scenario, config.demands));
+        let (plan, driver) = (plan(scenario, seed, config.mptcp), driver(scenario, config));
         TrafficEndpoints { scenario, config, plan, driver }
     }
 
@@ -118,7 +139,8 @@ impl<'a> TrafficEndpoints<'a> {
         };
         let duplicates = (self.scenario.traffic.protocol == Protocol::Udp).then_some(receiver.duplicates);
         let messages = messages(sender.sent, &receiver.received_ns);
-        Delivered { messages, skipped: sender.skipped, duplicates, reads: receiver.reads }
+        let (skipped, reads, outputs) = (sender.skipped, receiver.reads, sender.outputs);
+        Delivered { messages, skipped, duplicates, reads, outputs }
     }
 
     /// Returns once the tunnel carries packets in both directions: the server's

@@ -1,11 +1,14 @@
-//! Traffic of kind `deadline`: the transfer, with synthetic objects that are
-//! not stored.
+//! Traffic of kind `deadline`: the transfer over one connection, with synthetic
+//! objects that are not stored.
 
 use std::net::{IpAddr, SocketAddr};
 
+use crosslane_core::agent::Output;
+use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
 use crosslane_core::transfer::Abandoned;
 use crosslane_core::transfer::multipath::ranges::Ranges;
+use crosslane_core::transfer::multipath::sender::Decision;
 use crosslane_sim::record::messages::MessageLog;
 use crosslane_sim::traffic::{DeadlineTraffic, Starts};
 use socket2::Socket;
@@ -33,30 +36,42 @@ impl Driver for Objects {
         let socket = connection::accept(run, &listener)?;
         let mut objects = Received::default();
         receiving::receive(&socket, &mut objects, run.clock, run.stop).map_err(Error::reported)?;
-        let Some(number) = objects.differs else { return Ok(objects.record) };
-        let cause = format!("object {number} differs from the one sent; report this, since TCP must prevent it");
-        Err(Error::failure("checking received data", cause))
+        objects.into_record()
     }
 
     fn drive(&self, run: Run, server: SocketAddr, local: Option<IpAddr>) -> Result<EndpointRecord> {
-        let mut starts = self.rules.starts(run.plan.span, run.plan.seed);
-        let due = starts.next();
-        std::thread::sleep(due.unwrap_or_default().since(run.clock.now()));
+        let mut periodic = Periodic::await_first(self.rules, run, Vec::new());
         let socket = connection::dial(run, server, local)?;
         let agent = self.demands.then(|| Agent::connect(DEMANDS)).transpose();
         let agent = agent.map_err(|cause| Error::failure("reaching the agent", cause))?;
-        let mut periodic = Periodic { rules: self.rules, due, starts, log: MessageLog::new(true) };
         sending::send(&socket, agent, &mut periodic, self.rules.late, run.clock, run.stop).map_err(Error::reported)?;
-        Ok(EndpointRecord { sent: periodic.log.finish().0, ..EndpointRecord::default() })
+        Ok(periodic.into_record())
     }
 }
 
 /// Objects that are generated periodically.
-struct Periodic {
+pub(super) struct Periodic {
     rules: DeadlineTraffic,
     due: Option<Instant>,
     starts: Starts,
     log: MessageLog,
+    /// The paths by their place in the sender's preference.
+    paths: Vec<PathId>,
+    outputs: Vec<(Instant, Output)>,
+}
+
+impl Periodic {
+    /// The objects of a run, once the first one is generated.
+    pub(super) fn await_first(rules: DeadlineTraffic, run: Run, paths: Vec<PathId>) -> Periodic {
+        let mut starts = rules.starts(run.plan.span, run.plan.seed);
+        let due = starts.next();
+        std::thread::sleep(due.unwrap_or_default().since(run.clock.now()));
+        Periodic { rules, due, starts, log: MessageLog::new(true), paths, outputs: Vec::new() }
+    }
+
+    pub(super) fn into_record(self) -> EndpointRecord {
+        EndpointRecord { sent: self.log.finish().0, outputs: self.outputs, ..EndpointRecord::default() }
+    }
 }
 
 impl Source for Periodic {
@@ -75,8 +90,16 @@ impl Source for Periodic {
 
     /// Objects are numbered in the order in which they are taken.
     fn on_news(&mut self, now: Instant, news: News) {
-        if let News::Written(number) = news {
-            self.log.accepted(now, number.into());
+        match news {
+            News::Written(number) => self.log.accepted(now, number.into()),
+            News::Admission(admission) if !self.paths.is_empty() => {
+                self.outputs.push((now, Output::Admission(admission)));
+            }
+            News::Decision(Decision { path, state, was, reason }) => {
+                let path = self.paths[path];
+                self.outputs.push((now, Output::Decision { path, state, was, reason }));
+            }
+            _ => {}
         }
     }
 }
@@ -102,10 +125,19 @@ impl Content for Pattern {
     }
 }
 
+/// Objects that are not stored.
 #[derive(Default)]
-struct Received {
+pub(super) struct Received {
     record: EndpointRecord,
     differs: Option<u32>,
+}
+
+impl Received {
+    pub(super) fn into_record(self) -> Result<EndpointRecord> {
+        let Some(number) = self.differs else { return Ok(self.record) };
+        let cause = format!("object {number} differs from the one sent; report this, since TCP must prevent it");
+        Err(Error::failure("checking received data", cause))
+    }
 }
 
 impl Sink for Received {

@@ -297,6 +297,9 @@ impl Sending<'_> {
             }
         }
         self.engine.review(now);
+        while let Some(decision) = self.engine.poll_decision() {
+            self.source.on_news(now, News::Decision(decision));
+        }
         while let Some(admission) = self.engine.poll_admission() {
             self.source.on_news(now, News::Admission(admission));
         }
@@ -333,7 +336,10 @@ impl Sending<'_> {
                 let Some(Outgoing { object, digests }) = self.outgoing.get_mut(&number) else { return };
                 // The last piece may have been read long ago: whether the content has changed is checked again.
                 match object.content.read(object.content.size_bytes(), &mut []) {
-                    Ok(()) => frame::end(into, number, &digests.finish()),
+                    Ok(()) => {
+                        frame::end(into, number, &digests.finish());
+                        self.source.on_news(now, News::Written(number));
+                    }
                     Err(why) => self.give_up(now, number, why),
                 }
             }

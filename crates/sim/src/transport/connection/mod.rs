@@ -106,6 +106,12 @@ impl Endpoint {
         Endpoint::new(settings, false)
     }
 
+    /// The same with this number of the first subflow: with another one for each, connections of one
+    /// vehicle differ in port, and in the records.
+    pub fn with_first_subflow(self, number: u16) -> Endpoint {
+        Endpoint { opened: number, ..self }
+    }
+
     fn new(settings: Settings, client: bool) -> Endpoint {
         Endpoint {
             settings,
@@ -224,6 +230,7 @@ impl Endpoint {
             rtt: subflow.smoothed_rtt(),
             rttvar: tx.rtt.deviation(),
             unacked: tx.flight.len(),
+            sacked: tx.flight.sacked,
             delivered: tx.delivered as u32,
             bytes_acked: tx.una - 1,
             notsent_bytes: tx.queue.bytes as u32,

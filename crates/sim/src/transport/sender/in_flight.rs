@@ -46,7 +46,7 @@ pub struct InFlight {
     /// Their payload, in bytes.
     pub(super) bytes: u64,
     /// Segments that a selective acknowledgement named.
-    pub(super) sacked: u32,
+    pub sacked: u32,
     /// Segments marked lost.
     pub lost: u32,
     /// Retransmissions in flight.

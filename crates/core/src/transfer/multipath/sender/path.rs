@@ -35,6 +35,7 @@ pub(super) struct Path {
     pub cost: f64,
     pub carried: Carried,
     is_open: bool,
+    was_open: bool,
     state: PathState,
     rate: Rate,
     latest: Latest,
@@ -42,7 +43,7 @@ pub(super) struct Path {
     flights: VecDeque<Flight>,
     /// Pieces that the receiver has read from the connection.
     received: u64,
-    /// Bytes not acknowledged, and of these not sent; with what was given since the last statistics.
+    /// Bytes that have not arrived as far as is known, and of these not sent; with what was given since the last statistics.
     unacked: u64,
     unsent: u64,
     bytes_acked: u64,
@@ -56,6 +57,7 @@ impl Path {
             cost,
             carried: Carried::default(),
             is_open: false,
+            was_open: false,
             state: PathState::Backup,
             rate: Rate::default(),
             latest: Latest::default(),
@@ -73,7 +75,7 @@ impl Path {
     }
 
     pub(super) fn open(&mut self, now: Instant) {
-        (self.is_open, self.progress) = (true, now);
+        (self.is_open, self.was_open, self.progress) = (true, true, now);
     }
 
     /// Returns the pieces in flight.
@@ -83,25 +85,33 @@ impl Path {
         core::mem::take(&mut self.flights)
     }
 
-    pub(super) fn set_state(&mut self, state: PathState) {
-        self.state = state;
+    /// Returns the previous state.
+    pub(super) fn set_state(&mut self, state: PathState) -> PathState {
+        core::mem::replace(&mut self.state, state)
     }
 
     pub(super) fn on_transport(&mut self, now: Instant, transport: &Transport) {
         self.unsent = transport.notsent_bytes.into();
-        self.unacked = u64::from(transport.unacked) * SEGMENT_BYTES + self.unsent;
+        // What follows a lost segment has arrived: it leaves room for more.
+        let in_flight = transport.unacked.saturating_sub(transport.sacked);
+        self.unacked = u64::from(in_flight) * SEGMENT_BYTES + self.unsent;
         if transport.bytes_acked > self.bytes_acked || self.unacked == 0 {
             self.progress = now;
         }
         self.bytes_acked = transport.bytes_acked;
         let kind = SampleKind::Transport(*transport);
         self.latest.observe(now, &kind);
+        // The smoothed RTT grows with the queue that the transfer makes itself.
+        let rtt = transport.min_rtt.unwrap_or(transport.rtt);
+        let kind = SampleKind::Transport(Transport { rtt, ..*transport });
         self.rate.observe(now, &Sample { path: PathId(0), kind });
     }
 
-    /// What the plan knows of it, with or without its history.
-    pub(super) fn supply(&self, rank: u8, is_known: bool) -> PathSupply<'_> {
-        let belief = if self.is_open { Belief::Good } else { Belief::Lost };
+    /// What the plan knows of it, with or without its history. Before its first connection stands, it is good while
+    /// the transfer `is_connecting`: else a costly path that connects sooner carries instead.
+    pub(super) fn supply(&self, rank: u8, is_known: bool, is_connecting: bool) -> PathSupply<'_> {
+        let is_good = self.is_open || (is_connecting && !self.was_open);
+        let belief = if is_good { Belief::Good } else { Belief::Lost };
         let input = PathInput { belief, was: self.state, rank, radio: None };
         let history = self.rate.history().filter(|_| is_known);
         PathSupply { input, rat: Rat::Other, history, latest: &self.latest }
