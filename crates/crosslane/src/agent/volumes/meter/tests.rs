@@ -169,7 +169,7 @@ fn a_reserve_that_is_not_needed_any_more_is_given_back() {
 /// Rate of the test's link: 100 Mbit/s.
 const LINK_BYTES_S: u64 = 12_500_000;
 /// Between two checks.
-const STEP_MS: u64 = 50;
+const STEP_MS: u64 = super::super::PERIOD.as_millis() as u64;
 
 /// Traffic for a number of steps, as a share of the link's rate.
 fn traffic() -> impl Strategy<Value = Vec<(u64, f64)>> {
