@@ -4,6 +4,7 @@
 
 mod program;
 
+use std::fs;
 use std::net::UdpSocket;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use crosslane::control::status::{PeerStatus, Status};
 use crosslane::testbed::Namespace;
+use crosslane::tunnel::security::PrivateKey;
 use crosslane_core::tunnel::Mode;
 use program::agent::Agent;
 use program::tunnelled::{INNER, World, faults};
@@ -180,6 +182,57 @@ fn the_mode_cannot_be_changed_at_a_gateway() {
     assert_eq!((output.sentence(), output.code), (sentence, Some(2)));
     assert_eq!(status(&world.testbed.server, &["status"]).peers[0].mode, Mode::Aggregate);
     drop(gateway);
+}
+
+/// Whether the gateway receives from this vehicle now.
+fn is_seen(world: &World, name: &str) -> bool {
+    let peers = status(&world.testbed.server, &["status"]).peers;
+    peers.iter().any(|peer| peer.name == name && peer.last_seen_s.is_some_and(|ago| ago < 2.0))
+}
+
+fn await_seen(world: &World, name: &str) {
+    let seen = (0..200).any(|_| {
+        sleep(Duration::from_millis(50));
+        is_seen(world, name)
+    });
+    assert!(seen, "{name} is not seen");
+}
+
+#[test]
+fn a_vehicle_comes_and_goes_by_a_reload_and_the_other_ones_packets_flow_on() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let whole = world.gateway();
+    let (car, van) = whole.split_at(whole.rfind("[[tunnel.vehicle]]").unwrap());
+    let gateway = Agent::start(&world.testbed.server, car);
+    let file = gateway.workdir.path().join("agent.toml");
+    let without_van = fs::read_to_string(&file).unwrap();
+    let start = |place, path| Agent::start(&world.testbed.vehicle, &world.vehicle(place, &[path]));
+    let vehicles = [start(1, "lte"), start(2, "its-g5")];
+    await_seen(&world, "car");
+    let stream = Stream::start(&world);
+    let reload = |configuration: &str| {
+        fs::write(&file, configuration).unwrap();
+        let output = crosslane(&world.testbed.server, &["reload"]);
+        assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{output:?}");
+        output.stdout
+    };
+    assert_eq!(reload(&format!("{without_van}{van}")), "vehicle van is added\n");
+    await_seen(&world, "van");
+    let other_key =
+        van.replace(&world.keys[2].public().to_string(), &PrivateKey::generate().unwrap().public().to_string());
+    let sentence = "vehicle van has another key or other addresses: its tunnel starts again\n";
+    assert_eq!(reload(&format!("{without_van}{other_key}")), sentence);
+    sleep(Duration::from_millis(2500));
+    assert!(!is_seen(&world, "van") && is_seen(&world, "car"));
+    assert_eq!(reload(&without_van), "vehicle van is removed\n");
+    assert_eq!(reload(&without_van), "nothing has changed\n");
+    assert_eq!(status(&world.testbed.server, &["status"]).peers.len(), 1);
+    let (sent, received) = stream.end();
+    assert_eq!(received, (0..sent).collect::<Vec<u64>>(), "each arrives exactly once");
+    drop((gateway, vehicles));
 }
 
 #[test]

@@ -7,10 +7,13 @@ use crosslane_core::agent::{Input, Preferred};
 use crosslane_core::allocate::Mode;
 use crosslane_core::assess::{Belief, Reason};
 
+use super::config::Config;
+use super::config::reload::VEHICLES;
 use super::{Driver, machine};
 use crate::control::report::Done;
 use crate::durations::spoken;
 use crate::error::{Error, Result};
+use crate::tunnel::endpoint::VehicleChanges;
 
 /// Longest time for which a path can be preferred, in s.
 const MAX_FOR_S: f64 = 36_000_000.0;
@@ -71,10 +74,13 @@ impl Driver {
             return Err(Error::usage("requesting from the agent", cause, "ask the agent of `crosslane agent`"));
         };
         let reloaded = self.config.reload(&file)?;
+        let vehicles = self.set_vehicles(&reloaded.config)?;
         self.config = Arc::new(reloaded.config);
+        self.unit.iter_mut().for_each(|unit| unit.set_config(&self.config));
         let now = self.clock.now();
         let reason = Reason::plain("reload", "the configuration was read again");
-        let mut changed: Vec<String> = reloaded.changed.iter().map(|key| format!("{key} is as in the file")).collect();
+        let keys = reloaded.changed.iter().filter(|key| *key != VEHICLES);
+        let mut changed: Vec<String> = keys.map(|key| format!("{key} is as in the file")).chain(vehicles).collect();
         if self.mode != self.config.service.mode {
             if !reloaded.changed.iter().any(|key| key == "service.mode") {
                 changed.push("the mode is that of the file again".into());
@@ -92,6 +98,27 @@ impl Driver {
         let done = Done { changed, needs_restart: reloaded.needs_restart };
         self.note_changes(&done);
         Ok(done)
+    }
+
+    /// Lets the vehicles of the gateway's tunnel come and go; returns what has changed. A tunnel that has not started
+    /// yet will have them.
+    ///
+    /// # Errors
+    /// Nothing has changed.
+    fn set_vehicles(&self, config: &Config) -> Result<Vec<String>> {
+        let (Some(active), Some(tunnel)) = (&self.tunnel, &config.tunnel) else { return Ok(Vec::new()) };
+        let tunnel = tunnel.get_ref();
+        if !tunnel.has_changing_vehicles() {
+            return Ok(Vec::new());
+        }
+        let VehicleChanges { added, removed } = active.data_plane.set_vehicles(tunnel)?;
+        let (again, added): (Vec<_>, Vec<_>) = added.into_iter().partition(|name| removed.contains(name));
+        let gone = removed.into_iter().filter(|name| !again.contains(name));
+        let mut sentences: Vec<String> = gone.map(|name| format!("vehicle {name} is removed")).collect();
+        sentences.extend(added.into_iter().map(|name| format!("vehicle {name} is added")));
+        let other = |name| format!("vehicle {name} has another key or other addresses: its tunnel starts again");
+        sentences.extend(again.into_iter().map(other));
+        Ok(sentences)
     }
 
     /// SIGHUP: as a request to read the configuration again.

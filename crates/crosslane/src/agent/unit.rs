@@ -82,6 +82,11 @@ impl Unit {
         }))
     }
 
+    /// Sets the configuration that was read again: the vehicles of an encrypted unit can have changed.
+    pub fn set_config(&mut self, config: &Arc<Config>) {
+        self.config = config.clone();
+    }
+
     /// When the unit has something to report without an input.
     pub fn next_wakeup(&self) -> Option<Instant> {
         self.reception.next_wakeup()

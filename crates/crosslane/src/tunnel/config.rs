@@ -20,7 +20,7 @@ const MTUS: std::ops::RangeInclusive<u32> = 576..=9216;
 /// Remedy for an invalid or wrong public key.
 const PUBLIC_KEY_REMEDY: &str = "give what `crosslane keygen --public FILE` prints for the peer's key";
 /// Maximum number of vehicles of one gateway.
-const MAX_VEHICLES: usize = 1000;
+pub const MAX_VEHICLES: usize = 1000;
 
 /// The section. A vehicle has `gateway`, a gateway `listen`.
 #[derive(Debug, Deserialize)]
@@ -145,6 +145,11 @@ impl TunnelConfig {
     /// Whether packets are sent unencrypted.
     pub fn is_plain(&self) -> bool {
         self.encryption == Encryption::None
+    }
+
+    /// Whether vehicles can come and go: an unencrypted gateway cannot distinguish several.
+    pub fn has_changing_vehicles(&self) -> bool {
+        self.listen.is_some() && !self.is_plain()
     }
 
     /// Checks the ports of `gateway` and `listen`.

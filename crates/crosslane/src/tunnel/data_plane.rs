@@ -11,10 +11,10 @@ use crosslane_core::path::{PathId, PathState, Sample};
 use crosslane_core::tunnel::Mode;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use super::config::TunnelConfig;
+use super::config::{MAX_VEHICLES, TunnelConfig};
 use super::device::Device;
 use super::endpoint::egress::Transmit;
-use super::endpoint::{Change, Counts, Endpoint, EndpointStatus, PeerPlan, Plan, lock};
+use super::endpoint::{Change, Counts, Endpoint, EndpointStatus, PeerPlan, Plan, VehicleChanges, lock};
 use super::path_errors::Faults;
 use super::socket::PathSocket;
 use super::threads::Threads;
@@ -29,6 +29,8 @@ use sends::SendThread;
 
 /// The sending thread is awake, and may have checked for work already.
 const AWAKE: u64 = u64::MAX;
+/// Maximum number of vehicles that a gateway ever has, with those that leave: twice as many as it may have at once.
+const MAX_VEHICLES_EVER: usize = 2 * MAX_VEHICLES;
 /// Maximum number of unread changes of liveness.
 const MAX_CHANGES: usize = 1024;
 
@@ -139,6 +141,17 @@ impl DataPlane {
         self.wake();
     }
 
+    /// Sets a gateway's vehicles to those of the configuration.
+    ///
+    /// # Errors
+    /// A key cannot be read, or as [`Endpoint::set_vehicles`]: nothing has changed.
+    pub fn set_vehicles(&self, config: &TunnelConfig) -> Result<VehicleChanges> {
+        let keys = config.keys()?.map(|(_, peers)| peers).unwrap_or_default();
+        let changes = self.shared.endpoint.set_vehicles(clock::unix_ns(), vehicles(config).zip(keys).collect())?;
+        self.wake();
+        Ok(changes)
+    }
+
     /// A sample of each path.
     pub fn samples(&self) -> Vec<Sample> {
         self.shared.endpoint.samples()
@@ -194,15 +207,18 @@ fn bind(address: SocketAddr, interface: Option<&str>, rfc8086_only: bool) -> Res
     Ok(Arc::new(socket))
 }
 
-fn plan(config: &TunnelConfig, ranks: Vec<u8>) -> Result<Plan> {
-    let at = config.gateway_address()?;
-    let gateway = PeerPlan { name: "gateway".into(), prefixes: Vec::new(), at };
-    let vehicles = config.vehicles.iter().map(|vehicle| {
+fn vehicles(config: &TunnelConfig) -> impl Iterator<Item = PeerPlan> {
+    config.vehicles.iter().map(|vehicle| {
         let vehicle = vehicle.get_ref();
         let prefixes = vehicle.address.iter().map(|prefix| prefix.get_ref().0).collect();
         PeerPlan { name: vehicle.name.clone(), prefixes, at: None }
-    });
-    let peers = if at.is_some() { vec![gateway] } else { vehicles.collect() };
+    })
+}
+
+fn plan(config: &TunnelConfig, ranks: Vec<u8>) -> Result<Plan> {
+    let at = config.gateway_address()?;
+    let gateway = PeerPlan { name: "gateway".into(), prefixes: Vec::new(), at };
+    let peers = if at.is_some() { vec![gateway] } else { vehicles(config).collect() };
     Ok(Plan {
         peers,
         keys: config.keys()?,
@@ -211,6 +227,7 @@ fn plan(config: &TunnelConfig, ranks: Vec<u8>) -> Result<Plan> {
         ranks,
         overhead: config.overhead(),
         mtu: config.inner_mtu(),
+        max_peers: if config.has_changing_vehicles() { MAX_VEHICLES_EVER } else { 1 },
         addresses: config.address.iter().map(|prefix| prefix.get_ref().0.addr()).collect(),
         rfc8086_only: config.rfc8086_only,
     })

@@ -31,20 +31,24 @@ pub mod egress;
 mod inbound;
 mod key_exchange;
 mod peer;
+mod peers;
 mod queued_bytes;
 mod rfc8086;
 mod status;
 mod too_big_replies;
 mod types;
+mod vehicles;
 
 pub use inbound::ReceiveState;
 use key_exchange::{INITIATE_PERIOD, KeyExchange};
 use peer::{Peer, PeerEngine};
+use peers::Peers;
 use queued_bytes::QueuedBytes;
 use rfc8086::Rfc8086;
 pub use status::{EndpointStatus, PeerStatusView};
 use too_big_replies::TooBigReplies;
 pub use types::{Change, Counts, PathAddress, PeerPlan, Plan, TunnelPacket};
+pub use vehicles::VehicleChanges;
 
 /// Time between two removals of expired keys.
 const EXPIRE_PERIOD: Duration = Duration::from_secs(5);
@@ -57,7 +61,10 @@ const TOKEN: u32 = 0;
 
 /// The endpoint.
 pub struct Endpoint {
-    peers: Vec<Peer>,
+    peers: Peers,
+    /// Parameters of a peer's engine.
+    setup: Setup,
+    rfc8086_only: bool,
     /// None: the tunnel is not encrypted.
     keys: Option<KeyExchange>,
     is_initiator: bool,
@@ -76,27 +83,19 @@ pub struct Endpoint {
 impl Endpoint {
     /// An endpoint that has received nothing. `unix_ns` is the time since 1970.
     pub fn new(plan: Plan, unix_ns: u64) -> Endpoint {
-        let setup = |place: usize| Setup {
+        let setup = Setup {
             mode: plan.mode,
             is_initiator: plan.is_initiator,
-            ranks: plan.ranks.clone(),
-            // Milliseconds: restarts are further apart.
-            epoch: ((unix_ns / 1_000_000) as u32).wrapping_add(place as u32) | 1,
+            ranks: plan.ranks,
+            epoch: 0,
             overhead_bytes: plan.overhead.around_gre(),
         };
-        let engine = |place: usize| {
-            if plan.rfc8086_only {
-                return PeerEngine::Rfc8086(Mutex::new(Rfc8086::new(plan.mode, &plan.ranks)));
-            }
-            let mut tunnel = Tunnel::new(setup(place));
-            tunnel.probe_mtu_up_to(plan.mtu + plan.overhead.around_packet());
-            PeerEngine::Multipath(Box::new(Mutex::new(tunnel)))
-        };
-        let peers = plan.peers.into_iter().enumerate();
-        let peers: Vec<Peer> = peers.map(|(place, peer)| Peer::new(peer, engine(place), plan.mtu)).collect();
-        Endpoint {
-            queued: QueuedBytes::new(peers.len()),
-            peers,
+        let places = plan.max_peers.max(plan.peers.len());
+        let endpoint = Endpoint {
+            queued: QueuedBytes::new(places),
+            peers: Peers::new(places),
+            setup,
+            rfc8086_only: plan.rfc8086_only,
             keys: plan.keys.map(|(private, peers)| KeyExchange::new(private, peers)),
             is_initiator: plan.is_initiator,
             overhead: plan.overhead,
@@ -104,17 +103,33 @@ impl Endpoint {
             too_big: TooBigReplies::new(plan.addresses),
             expired: Mutex::new(Instant::ZERO),
             counts: Counts::default(),
-        }
+        };
+        plan.peers.into_iter().for_each(|peer| endpoint.add_peer(peer, unix_ns));
+        endpoint
     }
 
-    /// Number of peers.
+    fn add_peer(&self, plan: PeerPlan, unix_ns: u64) {
+        let setup = &self.setup;
+        let engine = if self.rfc8086_only {
+            PeerEngine::Rfc8086(Mutex::new(Rfc8086::new(setup.mode, &setup.ranks)))
+        } else {
+            // Milliseconds: restarts are further apart.
+            let epoch = ((unix_ns / 1_000_000) as u32).wrapping_add(self.peers.used() as u32) | 1;
+            let mut tunnel = Tunnel::new(Setup { epoch, ..setup.clone() });
+            tunnel.probe_mtu_up_to(self.mtu + self.overhead.around_packet());
+            PeerEngine::Multipath(Box::new(Mutex::new(tunnel)))
+        };
+        self.peers.add(Peer::new(plan, engine, self.mtu));
+    }
+
+    /// Number of peers, with those that have left.
     pub fn peers(&self) -> usize {
-        self.peers.len()
+        self.peers.used()
     }
 
     /// Sets the socket `via` of a vehicle's path, or none.
     pub fn set_path(&self, now: Instant, path: PathId, via: Option<usize>) {
-        for peer in self.peers.iter().filter(|peer| peer.set_socket(path, via)) {
+        for peer in self.peers.iter().map(|(_, peer)| peer).filter(|peer| peer.set_socket(path, via)) {
             let Some(mut tunnel) = peer.multipath() else { continue };
             // A path with another address is another path.
             tunnel.handle(now, Input::Present(path, false));
@@ -126,7 +141,7 @@ impl Endpoint {
 
     /// Sets the wanted state of each path, and their order (empty: the user's preference).
     pub fn set_wanted(&self, now: Instant, states: &[PathState], order: &[PathId]) {
-        for mut tunnel in self.peers.iter().filter_map(Peer::multipath) {
+        for mut tunnel in self.peers.iter().filter_map(|(_, peer)| peer.multipath()) {
             tunnel.handle(now, Input::SetWantedStates(states.to_vec()));
             tunnel.handle(now, Input::SetOrder(order.to_vec()));
         }
@@ -141,26 +156,26 @@ impl Endpoint {
     /// Passes a packet from inside to the engine of its peer, which is returned.
     /// `reply` gets the packets to send back inside.
     pub fn ingress(&self, now: Instant, packet: &mut [u8], mut reply: impl FnMut(&[u8])) -> Option<usize> {
-        let route = |to| self.peers.iter().position(|peer| peer.holds(to));
+        let route = |to| self.peers.iter().find(|(_, peer)| peer.holds(to));
         let routed = IpView::parse(packet).and_then(|packet| Some((route(packet.destination())?, packet)));
-        let Some((peer, mut packet)) = routed else {
+        let Some(((place, peer), mut packet)) = routed else {
             self.counts.misrouted.fetch_add(1, Relaxed);
             return None;
         };
-        let mtu = self.peers[peer].mtu.load(Relaxed) as u16;
+        let mtu = peer.mtu.load(Relaxed) as u16;
         clamp_mss(&mut packet, mtu);
         if packet.packet().len() <= usize::from(mtu) {
-            self.enqueue(now, peer, &packet);
-        } else if !fragment(&packet, mtu, |part| self.enqueue(now, peer, &part)) {
+            self.enqueue(now, place, peer, &packet);
+        } else if !fragment(&packet, mtu, |part| self.enqueue(now, place, peer, &part)) {
             self.counts.too_big.fetch_add(1, Relaxed);
             self.too_big.reply(now, &packet, mtu).iter().for_each(|message| reply(message));
         }
-        Some(peer)
+        Some(place)
     }
 
-    fn enqueue(&self, now: Instant, place: usize, packet: &IpView<impl AsRef<[u8]>>) {
+    fn enqueue(&self, now: Instant, place: usize, peer: &Peer, packet: &IpView<impl AsRef<[u8]>>) {
         let carried = TunnelPacket { bytes: packet.packet().into(), tos: packet.tos() };
-        match &self.peers[place].engine {
+        match &peer.engine {
             PeerEngine::Rfc8086(sender) => lock(sender).enqueue(carried),
             PeerEngine::Multipath(tunnel) => {
                 let (flow, bulk, bytes) = (packet.flow_slot(), packet.is_bulk(), carried.bytes.len() as u32);
@@ -177,7 +192,11 @@ impl Endpoint {
     /// While too many bytes are queued, the peer with the most drops its oldest packet.
     fn shed(&self) {
         while let Some(place) = self.queued.must_shed() {
-            let Some(mut tunnel) = self.peers[place].multipath() else { return };
+            let Some(mut tunnel) = self.peers.get(place).and_then(Peer::multipath) else {
+                // It has left meanwhile.
+                self.queued.set(place, 0);
+                continue;
+            };
             tunnel.shed();
             self.queued.set(place, tunnel.waiting_bytes());
         }
@@ -245,7 +264,9 @@ impl Endpoint {
     pub fn changes(&self, peer: usize, outbox: &mut Outbox) -> Vec<Change> {
         let Some(peer) = self.peers.get(peer) else { return Vec::new() };
         let changes = outbox.changes.drain(..);
-        changes.map(|(path, liveness, reason)| Change { peer: peer.name.clone(), path, liveness, reason }).collect()
+        changes
+            .map(|(path, liveness, reason)| Change { peer: peer.plan.name.clone(), path, liveness, reason })
+            .collect()
     }
 
     /// Maintains the keys: an initiation for every path, if one is due, and the removal of expired state. Without a
@@ -275,7 +296,7 @@ impl Endpoint {
         *expired = now;
         drop(expired);
         let before = self.queued.total();
-        for (place, peer) in self.peers.iter().enumerate() {
+        for (place, peer) in self.peers.iter() {
             let Some(mut tunnel) = peer.multipath() else { continue };
             tunnel.expire(now);
             self.queued.set(place, tunnel.waiting_bytes());

@@ -3,14 +3,23 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use toml::{Table, Value};
+use toml::{Spanned, Table, Value};
 
 use super::{Config, from_table, read};
 use crate::error::Result;
+use crate::tunnel::config::TunnelConfig;
 
 /// Keys whose new values apply at once.
-const AT_ONCE: [&str; 5] =
-    ["service.mode", "service.prefer", "service.cost_per_gb", "service.view_group", "observe.transport_period_ms"];
+const AT_ONCE: [&str; 6] = [
+    "service.mode",
+    "service.prefer",
+    "service.cost_per_gb",
+    "service.view_group",
+    "observe.transport_period_ms",
+    VEHICLES,
+];
+/// The vehicles of a gateway.
+pub const VEHICLES: &str = "tunnel.vehicle";
 
 /// A configuration that was read again.
 pub struct Reloaded {
@@ -30,9 +39,12 @@ impl Config {
     pub fn reload(&self, file: &Path) -> Result<Reloaded> {
         let new = read(file)?;
         let attempt = format!("reading configuration {} again", file.display());
-        let applies = |key: &String| {
+        let tunnel = self.tunnel.as_ref().map(Spanned::get_ref);
+        let applies = |key: &String| match key.as_str() {
             // The tunnel has its order of the paths from its start.
-            AT_ONCE.contains(&key.as_str()) && !(key == "service.prefer" && self.tunnel.is_some())
+            "service.prefer" => tunnel.is_none(),
+            VEHICLES => tunnel.is_some_and(TunnelConfig::has_changing_vehicles),
+            key => AT_ONCE.contains(&key),
         };
         let (changed, needs_restart): (Vec<String>, Vec<String>) =
             differences(&self.tables, &new.tables).into_iter().partition(applies);

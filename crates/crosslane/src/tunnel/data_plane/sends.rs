@@ -53,8 +53,9 @@ impl SendThread {
             let now = self.shared.clock.now();
             pulse.pass(now);
             if woken {
-                // The receiving thread does not report the peer, nor the agent a path.
-                self.due.fill(Some(now));
+                // The receiving thread does not report the peer, nor the agent a path or a new peer.
+                self.due.clear();
+                self.due.resize(self.shared.endpoint.peers(), Some(now));
                 self.maintenance_due = now;
             }
             self.take_frames(now);
@@ -98,6 +99,7 @@ impl SendThread {
             let _ = split(&mut frame[..length], |packet| {
                 let reply = |packet: &[u8]| drop(shared.device.send_packet(packet));
                 if let Some(peer) = shared.endpoint.ingress(now, packet, reply) {
+                    due.resize(due.len().max(peer + 1), None);
                     due[peer] = Some(now);
                 }
             });

@@ -40,7 +40,7 @@ impl Endpoint {
     ) -> Option<Vec<u8>> {
         let Some(keys) = &self.keys else {
             // Without keys any host can impersonate the peer; a vehicle at least knows its gateway's address.
-            let peer = self.peers.first().filter(|peer| peer.at.is_none_or(|at| at == address.to));
+            let peer = self.peers.first().filter(|peer| peer.plan.at.is_none_or(|at| at == address.to));
             let Some(peer) = peer else { return self.reject() };
             let key = gre::read(datagram).ok().and_then(|(header, _)| header.key);
             let path = if peer.is_rfc8086() { Some(0) } else { key.map(|key| GreKey::of_key(key).path.0) };
@@ -81,7 +81,7 @@ impl Endpoint {
         tos: u8,
         packet: &[u8],
     ) {
-        let Some(peer) = self.peers.get(place) else { return };
+        let Some(peer) = self.peers.get(place) else { return drop(self.reject()) };
         peer.contact.on_receive(now);
         let Ok((header, payload)) = gre::read(packet) else { return drop(self.reject()) };
         let key = header.key.filter(|_| !peer.is_rfc8086()).map(GreKey::of_key);

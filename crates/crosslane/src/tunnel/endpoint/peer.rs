@@ -1,13 +1,12 @@
 //! One peer of an endpoint: its addresses, its engine, and the contact with it.
 
-use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::AtomicU32;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use crosslane_core::path::PathId;
 use crosslane_core::tunnel::Tunnel;
 use crosslane_core::tunnel::wire::control_message::MAX_PATHS;
-use ipnet::IpNet;
 
 use super::contact::Contact;
 use super::lock;
@@ -24,33 +23,41 @@ pub(super) enum PeerEngine {
 
 /// A peer, for both threads.
 pub(super) struct Peer {
-    pub(super) name: String,
-    prefixes: Vec<IpNet>,
-    /// Its configured address; none: learned for each path.
-    pub(super) at: Option<SocketAddr>,
+    pub(super) plan: PeerPlan,
     pub(super) engine: PeerEngine,
     addresses: Mutex<[Option<PathAddress>; MAX_PATHS]>,
     /// Longest inner packet that all its paths carry, in bytes.
     pub(super) mtu: AtomicU32,
     pub(super) contact: Contact,
+    has_left: AtomicBool,
 }
 
 impl Peer {
     pub(super) fn new(plan: PeerPlan, engine: PeerEngine, mtu: u32) -> Peer {
         Peer {
-            name: plan.name,
-            prefixes: plan.prefixes,
-            at: plan.at,
+            plan,
             engine,
             addresses: Mutex::new([None; MAX_PATHS]),
             mtu: AtomicU32::new(mtu),
             contact: Contact::default(),
+            has_left: AtomicBool::new(false),
         }
     }
 
     /// Whether an inner address is one of the peer's.
     pub(super) fn holds(&self, address: IpAddr) -> bool {
-        self.prefixes.is_empty() || self.prefixes.iter().any(|prefix| prefix.contains(&address))
+        let prefixes = &self.plan.prefixes;
+        prefixes.is_empty() || prefixes.iter().any(|prefix| prefix.contains(&address))
+    }
+
+    /// Whether it was removed: nothing is sent to it, and nothing received from it.
+    pub(super) fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Relaxed)
+    }
+
+    /// Removes it.
+    pub(super) fn leave(&self) {
+        self.has_left.store(true, Ordering::Relaxed);
     }
 
     /// Its engine over all paths, locked; none for an RFC 8086 peer.
@@ -74,7 +81,7 @@ impl Peer {
     /// Sets the socket of a path to the peer's configured address, or none. False if it has no
     /// such address, or there is no such path.
     pub(super) fn set_socket(&self, path: PathId, via: Option<usize>) -> bool {
-        let Some(to) = self.at else { return false };
+        let Some(to) = self.plan.at else { return false };
         let mut addresses = lock(&self.addresses);
         let Some(address) = addresses.get_mut(usize::from(path.0)) else { return false };
         *address = via.map(|via| PathAddress { via, to, from: None });
@@ -83,7 +90,7 @@ impl Peer {
 
     /// Sets the peer's address on a path to the source of its newest packet, unless it is configured.
     pub(super) fn learn(&self, path: u8, address: PathAddress) {
-        if self.at.is_some() {
+        if self.plan.at.is_some() {
             return;
         }
         if let Some(known) = lock(&self.addresses).get_mut(usize::from(path)) {

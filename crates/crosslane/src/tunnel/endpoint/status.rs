@@ -50,8 +50,8 @@ impl Endpoint {
         EndpointStatus {
             is_initiator: self.is_initiator,
             is_encrypted: self.keys.is_some(),
-            mtu_bytes: self.peers.iter().map(|peer| peer.mtu.load(Relaxed)).min().unwrap_or(self.mtu),
-            peers: self.peers.iter().map(|peer| self.peer_status(now, peer)).collect(),
+            mtu_bytes: self.peers.iter().map(|(_, peer)| peer.mtu.load(Relaxed)).min().unwrap_or(self.mtu),
+            peers: self.peers.iter().map(|(_, peer)| self.peer_status(now, peer)).collect(),
         }
     }
 
@@ -65,8 +65,8 @@ impl Endpoint {
             }
         };
         PeerStatusView {
-            name: peer.name.clone(),
-            at: peer.at,
+            name: peer.plan.name.clone(),
+            at: peer.plan.at,
             mode,
             mtu_bytes: peer.mtu.load(Relaxed),
             last_seen_ago: peer.contact.last_received_ago(now),

@@ -1,5 +1,6 @@
 mod limits;
 mod testbed;
+mod vehicles;
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -213,7 +214,7 @@ fn a_replayed_datagram_does_not_change_the_peers_address() {
         let Side { endpoint, state, .. } = &mut testbed.sides[GATEWAY];
         endpoint.on_datagram(state, testbed.now, attacker, 0, datagram);
     }
-    let known = testbed.sides[GATEWAY].endpoint.peers[0].addresses();
+    let known = testbed.sides[GATEWAY].endpoint.peers.first().unwrap().addresses();
     assert!(known.iter().flatten().all(|address| *address != attacker));
 }
 
@@ -226,7 +227,7 @@ fn a_path_address_is_learned_only_if_encryption_and_gre_key_name_the_same_path()
     let session = testbed.sides[1].endpoint.keys.as_ref().unwrap().security().session_for(testbed.now, 0).unwrap();
     let elsewhere = PathAddress { via: 0, to: (Ipv4Addr::new(203, 0, 113, 66), 6).into(), from: None };
     for (sealed, claimed) in [(0, 1), (1, 0), (1, 1)] {
-        let before = testbed.sides[GATEWAY].endpoint.peers[0].addresses();
+        let before = testbed.sides[GATEWAY].endpoint.peers.first().unwrap().addresses();
         let key = GreKey { path: PathId(claimed), flow: 9, sequence: 0 }.key();
         let header = gre::Header { payload: gre::Payload::Ipv4, key: Some(key), sequence: None, checksum: false };
         let (mut plain, mut datagram) = (Vec::new(), Vec::new());
@@ -238,7 +239,7 @@ fn a_path_address_is_learned_only_if_encryption_and_gre_key_name_the_same_path()
         if sealed == claimed {
             after[usize::from(sealed)] = Some(elsewhere);
         }
-        assert_eq!(endpoint.peers[0].addresses(), after, "encrypted for {sealed}, GRE key of {claimed}");
+        assert_eq!(endpoint.peers.first().unwrap().addresses(), after, "encrypted for {sealed}, GRE key of {claimed}");
     }
 }
 
@@ -257,7 +258,7 @@ fn without_a_gateway_memory_is_bounded_and_there_is_no_panic() {
                 testbed.sides[1].answers.clear();
             }
         }
-        let dropped = testbed.sides[1].endpoint.peers[0].multipath().unwrap().dropped();
+        let dropped = testbed.sides[1].endpoint.peers.first().unwrap().multipath().unwrap().dropped();
         assert!(dropped > 20_000, "encrypted {is_encrypted}, known {is_known}: only {dropped} dropped");
         let silent_ms = testbed.sides[1].endpoint.unanswered(testbed.now).map(|wait| wait.as_millis());
         assert!(silent_ms.is_some_and(|ms| ms > 9000), "{silent_ms:?}");

@@ -24,7 +24,7 @@ pub struct TunnelPacket {
 pub(super) type EngineOutput = Output<TunnelPacket>;
 
 /// A peer in the configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerPlan {
     /// Name in records and logs.
     pub name: String,
@@ -51,6 +51,8 @@ pub struct Plan {
     pub overhead: Overhead,
     /// Longest inner packet, in bytes.
     pub mtu: u32,
+    /// Maximum number of peers that it ever has, with those that leave.
+    pub max_peers: usize,
     /// Our inner addresses, the sources of "too big" messages about multicast packets.
     pub addresses: Vec<IpAddr>,
     /// The peers implement RFC 8086 (GRE-in-UDP) and nothing beyond: packets go

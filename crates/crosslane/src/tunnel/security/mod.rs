@@ -104,6 +104,13 @@ enum Owner {
     Session(usize, Arc<Session>),
 }
 
+impl Owner {
+    fn peer(&self) -> usize {
+        let (Owner::Pending(peer) | Owner::Session(peer, _)) = self;
+        *peer
+    }
+}
+
 /// A response to an initiation.
 struct CachedResponse {
     peer: usize,
@@ -128,6 +135,26 @@ impl Security {
             responses: RateLimit::default(),
             random: SystemRandom::new(),
         }
+    }
+
+    /// Adds a peer, whose index follows that of the last one.
+    pub fn add(&mut self, key: PublicKey) {
+        self.by_key.insert(key, self.peers.len());
+        self.peers.push(Peer::new(key));
+    }
+
+    /// Removes a peer, with its sessions. Its index is never used again.
+    pub fn remove(&mut self, peer: usize) {
+        let Some(of) = self.peers.get_mut(peer) else { return };
+        self.by_key.retain(|_, place| *place != peer);
+        *of = Peer::new(of.key);
+        self.by_index.retain(|_, owner| owner.peer() != peer);
+        self.responses_sent.retain(|_, response| response.peer != peer);
+    }
+
+    /// The key of a peer.
+    pub fn key_of(&self, peer: usize) -> Option<&PublicKey> {
+        self.peers.get(peer).map(|peer| &peer.key)
     }
 
     /// The public key of this endpoint.

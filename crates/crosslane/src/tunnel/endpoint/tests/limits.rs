@@ -65,7 +65,8 @@ fn queues_of_absent_vehicles_are_bounded_in_total_and_expire() {
     }
     let waiting = |testbed: &Testbed| {
         let endpoint = &testbed.sides[GATEWAY].endpoint;
-        let of_each: Vec<u64> = endpoint.peers.iter().map(|peer| peer.multipath().unwrap().waiting_bytes()).collect();
+        let of_each: Vec<u64> =
+            endpoint.peers.iter().map(|(_, peer)| peer.multipath().unwrap().waiting_bytes()).collect();
         assert_eq!(of_each.iter().sum::<u64>(), endpoint.queued.total());
         of_each
     };

@@ -65,6 +65,12 @@ pub fn inner(vehicle: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, vehicle as u8, 2)
 }
 
+/// A vehicle in the gateway's configuration.
+pub fn vehicle_plan(place: usize) -> PeerPlan {
+    let prefixes = vec![Ipv4Net::new_assert(inner(place), 24).into()];
+    PeerPlan { name: format!("car{place}"), prefixes, at: None }
+}
+
 pub fn packet(from: usize, to: usize, number: u32, length: usize) -> Vec<u8> {
     between(inner(from), inner(to), number, length)
 }
@@ -111,13 +117,9 @@ impl Testbed {
     }
 
     pub fn side(&self, side: usize) -> Side {
-        let vehicle = |place: usize| PeerPlan {
-            name: format!("car{place}"),
-            prefixes: vec![Ipv4Net::new_assert(inner(place), 24).into()],
-            at: None,
-        };
         let gateway = PeerPlan { name: "gateway".into(), prefixes: Vec::new(), at: Some(gateway_address()) };
-        let peers = if side == GATEWAY { (1..=self.addresses.len()).map(vehicle).collect() } else { vec![gateway] };
+        let peers =
+            if side == GATEWAY { (1..=self.addresses.len()).map(vehicle_plan).collect() } else { vec![gateway] };
         let keys = self.keys.as_ref().map(|keys| {
             let others = if side == GATEWAY { &keys[1..] } else { &keys[..1] };
             (keys[side].clone(), others.iter().map(PrivateKey::public).collect())
@@ -130,6 +132,7 @@ impl Testbed {
             ranks: vec![0, 1],
             overhead: Overhead::new(false, self.keys.is_some()),
             mtu: MTU,
+            max_peers: 4,
             addresses: vec![inner(side).into()],
             rfc8086_only: self.rfc8086_only,
         };
