@@ -42,6 +42,7 @@ pub fn endpoint(
     };
     let plan = Plan {
         peers: peers.iter().map(planned).collect(),
+        max_peers: peers.len(),
         keys: is_encrypted.then(|| (key(number), peers.iter().map(|peer| key(*peer).public()).collect())),
         is_initiator: number != 0,
         mode: Mode::Aggregate,

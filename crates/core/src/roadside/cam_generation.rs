@@ -153,6 +153,7 @@ fn turn_deg(to: f64, from: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::{METRES_PER_DEGREE, Position};
     use alloc::vec::Vec;
 
     fn state(north_m: f64, heading_deg: f64, speed_m_s: f64) -> VehicleState {
