@@ -76,7 +76,7 @@ pub fn lacks(config: &Config) -> Vec<String> {
     if config.unit.is_some() && forwards() == Some(false) {
         lacks.push(NO_FORWARDING.into());
     }
-    lacks.extend(config.log.events.as_deref().and_then(|file| unwritable("log.events", file)));
+    lacks.extend(unwritable_events(config));
     if config.paths.iter().any(|path| path.get_ref().volume.is_some()) {
         lacks.extend(unwritable("service.volume_file", &config.service.volume_file));
     }
@@ -195,8 +195,13 @@ fn missing_interfaces(config: &Config) -> Vec<String> {
     config.paths.iter().filter_map(|path| lack(path.get_ref())).chain(radio).collect()
 }
 
-/// Why this user could not write the file that a key names.
-pub fn unwritable(key: &str, file: &Path) -> Option<String> {
+/// Why this user could not write events.
+pub fn unwritable_events(config: &Config) -> Option<String> {
+    config.log.events.as_deref().and_then(|file| unwritable("log.events", file))
+}
+
+/// The same of the file that a key names.
+fn unwritable(key: &str, file: &Path) -> Option<String> {
     let (place, needed) = match fs::metadata(file) {
         Ok(metadata) if metadata.is_dir() => return Some(format!("{key}: {} is a folder", file.display())),
         Ok(_) => (file, AccessFlags::W_OK),
