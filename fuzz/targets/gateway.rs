@@ -42,13 +42,13 @@ pub fn endpoint(
     };
     let plan = Plan {
         peers: peers.iter().map(planned).collect(),
-        max_peers: peers.len(),
         keys: is_encrypted.then(|| (key(number), peers.iter().map(|peer| key(*peer).public()).collect())),
         is_initiator: number != 0,
         mode: Mode::Aggregate,
         ranks: vec![],
         overhead: Overhead::new(false, is_encrypted),
         mtu: 1432,
+        max_peers: 1,
         addresses: vec![IpAddr::from(inside(number))],
         rfc8086_only: standard,
     };

@@ -7,11 +7,11 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::time::Duration;
 
-use crosslane::netlink::diag::Diag;
+use crosslane::netlink::diag::{Diag, is_linux};
 use crosslane::netlink::endpoints::{Endpoint, EndpointSocket, Limits};
 use crosslane::netlink::links::{self, Notice};
 use crosslane::netlink::path_manager::{self, CommandSocket, EventSocket};
-use crosslane::netlink::{EventError, PathManager, TcpState, probe, select_path_manager};
+use crosslane::netlink::{EventError, PathManager, TcpState, Wiring, probe, select_path_manager};
 use crosslane_core::mptcp::{AddressId, Command, Event, Subflow, Token};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
@@ -323,6 +323,21 @@ fn a_destroyed_subflow_is_reported_as_closed() {
         let connections = Diag::open().unwrap().connections().unwrap();
         let connection = connections.iter().find(|found| found.token == token).unwrap();
         assert_eq!(connection.subflows.len(), 1);
+    });
+}
+
+#[test]
+fn a_destroyed_subflow_whose_path_is_gone_leaves_no_socket() {
+    in_namespace(|| {
+        let mut connected = Connected::new();
+        let Subflow { local, remote, .. } = connected.join();
+        let (mut diag, token) = (Diag::open().unwrap(), connected.client_token);
+        assert!(diag.socket(local, remote).unwrap().is_some());
+        Wiring::open().unwrap().remove_address(1, ip(SECOND_CLIENT), 32).unwrap();
+        connected.commands.send(&Command::DestroySubflow { token, local, remote }).unwrap();
+        assert!(diag.socket(local, remote).unwrap().is_some(), "its FIN is not acknowledged");
+        diag.reset_destroyed(local, remote).unwrap();
+        assert_eq!(diag.socket(local, remote).unwrap().is_none(), is_linux(6, 12));
     });
 }
 

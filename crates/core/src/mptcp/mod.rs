@@ -7,10 +7,16 @@
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
 
 use crate::path::PathId;
 
 pub mod manager;
+
+/// Time after which a driver resets what the kernel keeps of a destroyed subflow. Until then what is in flight can
+/// arrive. It is less than the shortest retransmission timeout of Linux (200 ms), so nothing is retransmitted over a path
+/// that is gone.
+pub const RESET_AFTER: Duration = Duration::from_millis(150);
 
 /// A connection, by its local token (RFC 8684 §3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

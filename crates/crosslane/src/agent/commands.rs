@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use crosslane_core::actuator::{self, Actuator, PacketScheduler};
 use crosslane_core::mptcp::manager::Manager;
-use crosslane_core::mptcp::{Command, ConnectionSnapshot, Event};
+use crosslane_core::mptcp::{Command, ConnectionSnapshot, Event, RESET_AFTER};
 use crosslane_core::path::PathSpec;
+use crosslane_core::time::Instant;
 
 use super::Driver;
 use super::config::Config;
@@ -21,8 +22,8 @@ pub struct Mptcp {
     commands: CommandSocket,
     pub diag: Diag,
     pub events: Stream<Event>,
-    /// Local and remote address of subflows that were destroyed and are still to be reset.
-    destroyed: VecDeque<(SocketAddr, SocketAddr)>,
+    /// Local and remote address of subflows that were destroyed, and when they are to be reset.
+    destroyed: VecDeque<(Instant, SocketAddr, SocketAddr)>,
 }
 
 impl Mptcp {
@@ -42,21 +43,34 @@ impl Mptcp {
         }))
     }
 
-    pub fn carry_out(&mut self, command: &Command) -> std::result::Result<(), CommandError> {
+    pub fn carry_out(&mut self, now: Instant, command: &Command) -> std::result::Result<(), CommandError> {
         self.commands.send(command)?;
         if let Command::DestroySubflow { local, remote, .. } = *command {
-            self.destroyed.push_back((local, remote));
+            self.destroyed.push_back((now + RESET_AFTER, local, remote));
         }
         Ok(())
     }
 
-    /// Resets the socket of one destroyed subflow, which is less urgent than
-    /// commands; false if there is none.
-    pub fn reset_destroyed(&mut self) -> bool {
-        let Some((local, remote)) = self.destroyed.pop_front() else { return false };
+    /// When the next destroyed subflow is to be reset.
+    pub fn next_reset(&self) -> Option<Instant> {
+        self.destroyed.front().map(|(at, ..)| *at)
+    }
+
+    /// Resets one destroyed subflow that is to be reset by then; false if there is none.
+    pub fn reset_destroyed(&mut self, until: Instant) -> bool {
+        if self.next_reset().is_none_or(|at| at > until) {
+            return false;
+        }
+        let Some((_, local, remote)) = self.destroyed.pop_front() else { return false };
         // Best effort: the subflow is destroyed even if the kernel cannot reset its socket.
         drop(self.diag.reset_destroyed(local, remote));
         true
+    }
+}
+
+impl Drop for Mptcp {
+    fn drop(&mut self) {
+        while self.reset_destroyed(Instant::from_nanos(u64::MAX)) {}
     }
 }
 

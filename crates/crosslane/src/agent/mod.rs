@@ -287,8 +287,10 @@ impl Driver {
         let of_cams = self.own_cams.as_ref().and_then(OwnCams::next_wakeup);
         let of_routes = self.path_routes.as_ref().and_then(PathRoutes::next_wakeup);
         let of_volumes = self.volumes.as_ref().map(Volumes::next_wakeup);
-        let wakeups = [self.engine.next_wakeup(), of_units, of_home, of_unit, of_cams, of_routes, of_volumes];
-        wakeups.into_iter().flatten().min()
+        let of_resets = self.mptcp.as_ref().and_then(Mptcp::next_reset);
+        let of_paths = [of_routes, of_volumes, of_resets];
+        let wakeups = [self.engine.next_wakeup(), of_units, of_home, of_unit, of_cams].into_iter().chain(of_paths);
+        wakeups.flatten().min()
     }
 
     fn observed(&mut self, source: &'static str, observation: Observation) {
@@ -331,9 +333,10 @@ impl Driver {
     /// Carries out the engine's outputs; true if it may have more.
     fn act(&mut self) -> bool {
         for _ in 0..OUTPUTS_IN_A_ROW {
-            let Some(output) = self.engine.poll(self.clock.now()) else {
+            let now = self.clock.now();
+            let Some(output) = self.engine.poll(now) else {
                 // After the engine's outputs, which may concern the path that a unit takes over.
-                if self.act_on_units() || self.mptcp.as_mut().is_some_and(Mptcp::reset_destroyed) {
+                if self.act_on_units() || self.mptcp.as_mut().is_some_and(|mptcp| mptcp.reset_destroyed(now)) {
                     continue;
                 }
                 self.act_on_home();
@@ -359,7 +362,7 @@ impl Driver {
             }
             Output::Command(Command::Mptcp(_, command)) => {
                 let Some(mptcp) = &mut self.mptcp else { return };
-                error = mptcp.carry_out(command).err();
+                error = mptcp.carry_out(self.clock.now(), command).err();
                 if let Some(error) = &error {
                     self.handle(actuator::Event::Refused(*command, path_manager::refusal(error)).into());
                 }

@@ -91,13 +91,15 @@ pub struct Diag {
     channel: Channel,
     addresses: Channel,
     interfaces: BTreeMap<IpAddr, u32>,
+    /// Whether the kernel resets sockets without an owner.
+    resets_orphans: bool,
 }
 
 impl Diag {
     /// Opens a socket in the network namespace of this thread.
     pub fn open() -> Result<Diag, OpenError> {
         let (channel, addresses) = (Channel::open(NETLINK_SOCK_DIAG)?, Channel::open(NETLINK_ROUTE)?);
-        Ok(Diag { channel, addresses, interfaces: BTreeMap::new() })
+        Ok(Diag { channel, addresses, interfaces: BTreeMap::new(), resets_orphans: is_linux(6, 12) })
     }
 
     /// All connected TCP sockets, subflows among them, [`MAX_SOCKETS`] at most.
@@ -159,21 +161,25 @@ impl Diag {
         Ok(found.into_values().collect())
     }
 
-    /// Resets the remains of a subflow that this endpoint has destroyed. The kernel keeps
-    /// the socket of a connection's first subflow: it acknowledges the peer's data and
-    /// never reads it, so the peer may wait forever (measured on Linux 6.18). Any other
-    /// destroyed subflow has no owner and is reset by itself. Needs CAP_NET_ADMIN,
-    /// and a kernel with
-    /// CONFIG_INET_DIAG_DESTROY.
+    /// Resets the remains of a subflow that this endpoint has destroyed (decision 34): the socket of a connection's first
+    /// subflow, which the kernel keeps, and that of any other, which sends its data again for a minute where nothing
+    /// acknowledges it. Needs CAP_NET_ADMIN, and a kernel with CONFIG_INET_DIAG_DESTROY. Before Linux 6.12 only a first
+    /// subflow is reset: a socket without an owner would stay forever ("tcp: fix forever orphan socket caused by
+    /// tcp_abort").
     pub fn reset_destroyed(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<(), CommandError> {
-        let id = exact(local, remote, 0);
-        let mut is_owned = false;
-        let result = self.channel.call(query(id.clone()), NLM_F_ACK, |message| {
-            is_owned = header(message.payload())?.0.inode != 0;
+        let known = self.interfaces.get(&local.ip()).copied();
+        let id = exact(local, remote, self.look_up_interface(local.ip()).or(known).unwrap_or(0));
+        let mut is_reset = self.resets_orphans;
+        let asked = if is_reset {
             Ok(())
-        });
-        let outcome = match result {
-            Ok(()) if is_owned => self.channel.call(Request { kind: SOCK_DESTROY, ..query(id) }, NLM_F_ACK, |_| Ok(())),
+        } else {
+            self.channel.call(query(id.clone()), NLM_F_ACK, |message| {
+                is_reset = header(message.payload())?.0.inode != 0;
+                Ok(())
+            })
+        };
+        let outcome = match asked {
+            Ok(()) if is_reset => self.channel.call(Request { kind: SOCK_DESTROY, ..query(id) }, NLM_F_ACK, |_| Ok(())),
             other => other,
         };
         match outcome {
@@ -292,6 +298,14 @@ impl SocketInfo {
         }
         Ok(socket)
     }
+}
+
+/// Whether this is Linux of that version, or a later one.
+pub fn is_linux(major: u32, minor: u32) -> bool {
+    let Ok(machine) = nix::sys::utsname::uname() else { return false };
+    let mut numbers =
+        machine.release().to_str().unwrap_or_default().split(['.', '-']).map_while(|part| part.parse().ok());
+    (numbers.next(), numbers.next()) >= (Some(major), Some(minor))
 }
 
 /// `struct inet_diag_msg`, and the attributes behind it.

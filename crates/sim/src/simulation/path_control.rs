@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crosslane_core::actuator::{Command, Event as ActuatorEvent};
 use crosslane_core::agent::{Input, Output};
 use crosslane_core::engine::Engine;
-use crosslane_core::mptcp::{Event, Refusal};
+use crosslane_core::mptcp::{self, Event, RESET_AFTER, Refusal};
 use crosslane_core::path::{PathId, Sample, SampleKind, Signal};
 use crosslane_core::time::Instant;
 
@@ -164,6 +164,9 @@ impl PathControl {
         match &output {
             Output::Command(Command::Mptcp(_, command)) if !vehicle.command(now, command) => {
                 driver.handle(now, ActuatorEvent::Refused(*command, Refusal::Other(0)).into());
+            }
+            Output::Command(Command::Mptcp(_, mptcp::Command::DestroySubflow { local, .. })) => {
+                vehicle.reset_at(now + RESET_AFTER, *local);
             }
             Output::Belief { path, belief, .. } => self.slots.on_belief(now, *path, *belief),
             _ => {}

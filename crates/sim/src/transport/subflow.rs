@@ -52,6 +52,8 @@ pub(super) struct Subflow {
     /// Backup flag to send by MP_PRIO.
     pub(super) pending_prio: Option<bool>,
     pub(super) retry: RetryTimer,
+    /// When it is reset, after it was destroyed.
+    pub(super) reset_at: Option<Instant>,
 }
 
 /// Retransmission timer of a SYN, SYN/ACK or FIN.
@@ -110,7 +112,7 @@ impl Subflow {
 
     /// Time of its next timer.
     pub(super) fn wakeup(&self) -> Option<Instant> {
-        [self.tx.wakeup(), self.rx.due, self.retry.at].into_iter().flatten().min()
+        [self.tx.wakeup(), self.rx.due, self.retry.at, self.reset_at].into_iter().flatten().min()
     }
 }
 

@@ -5,9 +5,12 @@ use crosslane_core::time::Instant;
 
 use super::super::congestion::{Congestion, Coupled, Member, couple};
 use super::super::receiver::Mapping;
-use super::super::segment::{ACK, FIN, MptcpOptions, PSH, SYN, Segment};
+use super::super::segment::{ACK, FIN, MptcpOptions, PSH, RST, SYN, Segment};
 use super::super::subflow::{Phase, Subflow};
 use super::{Endpoint, MAX_SUBFLOWS, Protocol};
+
+/// `errno` of a subflow that the peer has reset (ECONNRESET).
+const RESET: u8 = 104;
 
 impl Endpoint {
     /// Receives a segment that was sent at `sent`.
@@ -27,7 +30,9 @@ impl Endpoint {
             self.on_acknowledgement(now, place, segment);
             self.on_payload(now, place, segment);
         }
-        if segment.flags & FIN != 0 {
+        if segment.flags & RST != 0 {
+            self.on_reset(now, place);
+        } else if segment.flags & FIN != 0 {
             self.on_fin(now, place);
         }
         self.push(now);
@@ -197,6 +202,15 @@ impl Endpoint {
         self.report_closed(place, 0);
         let subflow = self.subflows.remove(place);
         self.segments.push_back(self.segment_of(&subflow, FIN | ACK));
+        self.reinject(now);
+    }
+
+    /// Handles a reset: the subflow is gone, and its data is re-injected.
+    fn on_reset(&mut self, now: Instant, place: usize) {
+        if self.subflows[place].phase != Phase::Closing {
+            self.report_closed(place, RESET);
+        }
+        self.subflows.remove(place);
         self.reinject(now);
     }
 

@@ -6,6 +6,7 @@ use crosslane_core::mptcp::{AddressId, Command};
 use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
 
+use super::super::segment::{ACK, RST};
 use super::super::subflow::{Phase, Subflow};
 use super::{Endpoint, MAX_SUBFLOWS, Protocol, SERVER_ADDRESS, vehicle_address};
 use crate::addresses::MAX_PATHS;
@@ -47,6 +48,25 @@ impl Endpoint {
             Command::Withdraw { local_id, .. } => self.withdraw(local_id),
             // The vehicle opens every subflow, so no address is announced.
             Command::Announce { .. } => false,
+        }
+    }
+
+    /// Resets a subflow at that time if its closing has not ended by then.
+    pub fn reset_at(&mut self, at: Instant, local: SocketAddr) {
+        let is_it = |subflow: &&mut Subflow| {
+            let address = SocketAddr::new(vehicle_address(subflow.path), subflow.port);
+            subflow.phase == Phase::Closing && address == local
+        };
+        self.subflows.iter_mut().filter(is_it).for_each(|subflow| subflow.reset_at = Some(at));
+    }
+
+    /// Resets the subflows for which it is time.
+    pub(super) fn reset_destroyed(&mut self, now: Instant) {
+        let is_due = |subflow: &Subflow| subflow.reset_at.is_some_and(|at| at <= now);
+        while let Some(place) = self.subflows.iter().position(is_due) {
+            let subflow = self.subflows.remove(place);
+            self.segments.push_back(self.segment_of(&subflow, RST | ACK));
+            self.reinject(now);
         }
     }
 

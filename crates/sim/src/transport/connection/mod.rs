@@ -205,6 +205,7 @@ impl Endpoint {
 
     /// Processes expired timers.
     pub fn on_time(&mut self, now: Instant) {
+        self.reset_destroyed(now);
         self.subflows.iter_mut().for_each(|subflow| subflow.tx.on_time(now));
         self.retry_handshakes(now);
         if self.timer.take_expired(now) {
@@ -296,6 +297,7 @@ impl Endpoint {
             pace: None,
             pending_prio: None,
             retry: RetryTimer::begin(now),
+            reset_at: None,
         });
         self.opened += 1;
         self.subflows.len() - 1
