@@ -16,7 +16,7 @@ use crate::assess::{Alarm, Assessor, Belief, Reason};
 use crate::demand::{Admission, Demand};
 use crate::engine::Engine;
 use crate::mptcp::{MeasuredSubflow, Notice};
-use crate::path::{PathId, PathSpec, PathState, Position, Sample, SampleKind};
+use crate::path::{PathId, PathSpec, PathState, Sample, SampleKind, VehicleState};
 use crate::strategy::Strategy;
 use crate::time::Instant;
 use crate::volume::Volume;
@@ -40,8 +40,8 @@ pub const MAX_PATHS: usize = 16;
 pub enum Input {
     /// An observation.
     Sample(Sample),
-    /// The vehicle's position.
-    Position(Position),
+    /// Position, heading and speed of the vehicle; what is not known any more is absent.
+    Vehicle(VehicleState),
     /// Objects with deadlines, for strategies that use them.
     Demand(Demand),
     /// An event for the actuators.
@@ -360,9 +360,9 @@ impl Engine for Agent {
                 self.assess(now);
             }
             Input::Demand(demand) => self.on_demand(now, &demand),
-            Input::Position(position) => {
+            Input::Vehicle(state) => {
                 for path in (0..self.paths.len()).map(|place| PathId(place as u8)) {
-                    self.assess_sample(now, &Sample { path, kind: SampleKind::Position(position) });
+                    self.assess_sample(now, &Sample { path, kind: SampleKind::Vehicle(state) });
                 }
                 self.assess(now);
             }

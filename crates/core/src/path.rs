@@ -121,8 +121,8 @@ pub enum SampleKind {
     Signal(Signal),
     /// Rates and failures of the radio link.
     Radio(RadioLink),
-    /// The vehicle's position.
-    Position(Position),
+    /// Position, heading and speed of the vehicle.
+    Vehicle(VehicleState),
     /// The interface is up, or down.
     Link {
         /// True if it can carry packets.
@@ -177,6 +177,30 @@ pub struct Position {
     pub latitude_deg: f64,
     /// Longitude, in degrees (−180 to 180).
     pub longitude_deg: f64,
+}
+
+/// Metres per degree of latitude (IUGG mean radius).
+pub const METRES_PER_DEGREE: f64 = 111_195.0;
+
+impl Position {
+    /// Distance to a position near this one, in m, on a local plane.
+    pub fn distance_m(self, other: Position) -> f64 {
+        let north = self.latitude_deg - other.latitude_deg;
+        let turn = self.longitude_deg - other.longitude_deg;
+        let east = (turn - 360.0 * libm::round(turn / 360.0)) * libm::cos(self.latitude_deg.to_radians());
+        libm::hypot(north, east) * METRES_PER_DEGREE
+    }
+}
+
+/// State of the vehicle, as far as it is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct VehicleState {
+    /// Position.
+    pub position: Option<Position>,
+    /// Heading, in degrees clockwise from north.
+    pub heading_deg: Option<f64>,
+    /// Speed, in m/s.
+    pub speed_m_s: Option<f64>,
 }
 
 /// Regular downlink messages that stopped.

@@ -57,26 +57,40 @@ impl Limit {
 
 /// The bytes of the last periods, each with its number.
 ///
-/// A clock may be wrong. A date before all known periods is that of a clock that is not set:
-/// the bytes count for the last period. After a jump into the future and back, the periods in
-/// between are dropped, and the present one goes on where it was.
+/// A clock may be wrong. A vehicle without a battery for its clock starts with a date of the past, which may be
+/// the one of the period before the last: the bytes count for the last period, as do those of a date before all
+/// known periods. A date two or more periods before the last one, but not before all, shows that the clock was
+/// ahead: the present period goes on where it was, with the bytes that were counted for later ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Periods(Vec<(i32, u64)>);
 
 impl Periods {
     /// Counts bytes in a period; returns the number of bytes in it.
     pub fn count(&mut self, period: i32, bytes: u64) -> u64 {
-        if self.0.first().is_none_or(|(oldest, _)| period >= *oldest) {
-            self.0.retain(|(known, _)| *known <= period);
-            if self.0.last().is_none_or(|(last, _)| *last != period) {
-                self.0.push((period, 0));
-            }
+        let is_known = self.0.first().is_none_or(|(oldest, _)| period >= *oldest);
+        let was_ahead = is_known && self.0.last().is_some_and(|(last, _)| period < last.saturating_sub(1));
+        let mut later = 0_u64;
+        if was_ahead {
+            self.0.retain(|(known, counted)| {
+                let is_later = *known > period;
+                later = later.saturating_add(if is_later { *counted } else { 0 });
+                !is_later
+            });
+        }
+        if self.0.last().is_none_or(|(last, _)| *last < period) {
+            self.0.push((period, 0));
             let surplus = self.0.len().saturating_sub(KEPT);
             self.0.drain(..surplus);
         }
-        let Some((_, total)) = self.0.last_mut() else { return bytes };
-        *total = total.saturating_add(bytes);
-        *total
+        self.count_last(bytes.saturating_add(later));
+        self.bytes()
+    }
+
+    /// Counts bytes for the last period; without one they are not counted.
+    pub fn count_last(&mut self, bytes: u64) {
+        if let Some((_, total)) = self.0.last_mut() {
+            *total = total.saturating_add(bytes);
+        }
     }
 
     /// The bytes of the last period.
@@ -106,12 +120,30 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_starts_a_period_late_loses_nothing() {
+        let mut periods = Periods::default();
+        periods.count(100, 7);
+        assert_eq!((periods.count(101, 5), periods.count(100, 1), periods.count(101, 1)), (5, 6, 7));
+        assert_eq!(periods.0, [(100, 7), (101, 7)]);
+    }
+
+    #[test]
     fn a_jump_into_the_future_and_back_loses_nothing() {
         let mut periods = Periods::default();
         periods.count(100, 7);
-        assert_eq!((periods.count(5000, 1), periods.count(100, 1)), (1, 8));
-        assert_eq!((periods.count(5000, 1), periods.count(101, 2), periods.count(102, 3)), (1, 2, 3));
-        assert_eq!(periods.0, [(100, 8), (101, 2), (102, 3)]);
+        assert_eq!((periods.count(5000, 1), periods.count(100, 1)), (1, 9));
+        assert_eq!((periods.count(5000, 1), periods.count(101, 2), periods.count(102, 3)), (1, 3, 3));
+        assert_eq!(periods.0, [(100, 9), (101, 3), (102, 3)]);
+    }
+
+    #[test]
+    fn bytes_from_before_a_restart_count_for_the_last_period() {
+        let mut periods = Periods::default();
+        periods.count_last(9);
+        assert_eq!(periods, Periods::default(), "there is none yet");
+        periods.count(100, 7);
+        periods.count_last(2);
+        assert_eq!((periods.bytes(), periods.count(i32::MIN, 0), periods.count(i32::MAX, 1)), (9, 9, 1));
     }
 
     #[test]

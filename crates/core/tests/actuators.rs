@@ -15,7 +15,9 @@ use crosslane_core::assess::{Assessor, Belief, Reason};
 use crosslane_core::engine::Engine;
 use crosslane_core::mptcp::manager::Manager;
 use crosslane_core::mptcp::{self, AddressId, ConnectionSnapshot, Subflow, Token};
-use crosslane_core::path::{OnFade, PathId, PathSpec, PathState, Position, Rat, Sample, SampleKind, Signal};
+use crosslane_core::path::{
+    OnFade, PathId, PathSpec, PathState, Position, Rat, Sample, SampleKind, Signal, VehicleState,
+};
 use crosslane_core::time::{Duration, Instant};
 use crosslane_core::wanted::{ConnectionClass, Wanted};
 
@@ -262,13 +264,14 @@ fn more_paths_than_there_is_room_for_are_ignored() {
 }
 
 #[test]
-fn the_vehicle_s_position_reaches_the_assessors_of_every_path() {
+fn the_vehicle_s_position_and_speed_reach_the_assessors_of_every_path() {
     #[derive(Default)]
     struct Geofence(Belief, Reason);
     impl Assessor for Geofence {
         fn observe(&mut self, _now: Instant, sample: &Sample) {
-            if let SampleKind::Position(position) = sample.kind {
-                self.0 = if position.latitude_deg > 41.0 { Belief::Good } else { Belief::Lost };
+            if let SampleKind::Vehicle(VehicleState { position: Some(position), speed_m_s, .. }) = sample.kind {
+                let is_near = position.latitude_deg > 41.0 && speed_m_s.is_some_and(|speed| speed < 20.0);
+                self.0 = if is_near { Belief::Good } else { Belief::Lost };
             }
         }
         fn advance(&mut self, _now: Instant) {}
@@ -279,6 +282,10 @@ fn the_vehicle_s_position_reaches_the_assessors_of_every_path() {
     let assessors = |_: PathId, _: &PathSpec| -> Vec<Box<dyn Assessor + Send>> { vec![Box::<Geofence>::default()] };
     let paths = [spec(0, "lte"), spec(1, "nr")];
     let mut agent = Agent::of(&paths, &[0, 1], Box::new(assessors), Box::<BySinr>::default(), Vec::new());
-    agent.handle(at(0), Input::Position(Position { latitude_deg: 41.2, longitude_deg: -8.6 }));
+    let position = Some(Position { latitude_deg: 41.2, longitude_deg: -8.6 });
+    let state = |speed_m_s| Input::Vehicle(VehicleState { position, speed_m_s: Some(speed_m_s), heading_deg: None });
+    agent.handle(at(0), state(13.9));
     assert!(agent.paths().all(|(_, belief, state)| belief == Belief::Good && state == PathState::Active));
+    agent.handle(at(1), state(27.0));
+    assert!(agent.paths().all(|(_, belief, _)| belief == Belief::Lost));
 }

@@ -54,6 +54,7 @@ fn send(agent: &mut Agent, from_ms: u64, until_ms: u64, unacked: u32) {
             notsent_bytes: 0,
             bytes_received: 0,
             lost: 0,
+            sacked: 0,
             retransmitted: 0,
             cwnd: 10,
             min_rtt: Some(Duration::from_millis(20)),

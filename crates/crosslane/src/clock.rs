@@ -1,5 +1,6 @@
 //! The only code that reads a clock.
 
+use chrono::{DateTime, Local, NaiveDate};
 use crosslane_core::time::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
 
@@ -44,6 +45,12 @@ pub fn unix_ns() -> u64 {
 /// Seconds since 1970.
 pub fn unix_s() -> f64 {
     nanos(ClockId::CLOCK_REALTIME) as f64 / 1e9
+}
+
+/// The date, of local time where the system has a time zone, else of UTC.
+pub fn local_date() -> NaiveDate {
+    let now = DateTime::from_timestamp_nanos(unix_ns() as i64);
+    now.with_timezone(&Local).date_naive()
 }
 
 /// Processor time of this thread.

@@ -14,6 +14,7 @@ pub mod control;
 pub mod controller;
 pub mod doctor;
 pub mod drive;
+mod durable_file;
 mod durations;
 pub mod error;
 pub mod http;

@@ -189,7 +189,7 @@ fn table_with_unknown_key(heading: &str) -> String {
     let table = heading.split('`').nth(1).unwrap_or_default();
     let inner = table.trim_matches(['[', ']']);
     let outer = match inner.split_once('.') {
-        Some((outer @ ("cellular" | "wifi"), _)) => format!("[[{outer}]]\n"),
+        Some((outer @ ("cellular" | "wifi" | "path"), _)) => format!("[[{outer}]]\n"),
         _ => String::new(),
     };
     format!("{outer}{table}\n{UNKNOWN} = 1\n")

@@ -21,8 +21,8 @@ use crosslane::testbed::emulator::{EmulatedLink, Emulator, PacketRecord, packet_
 use crosslane::testbed::packet::FlowTracker;
 use crosslane::testbed::{PathPlan, SERVER, Testbed, prepare_privileges, vehicle_address};
 use crosslane_core::link::{Bottleneck, DirectionParams, Link, Loss, QueueLimit};
+use crosslane_core::path::VehicleState;
 use crosslane_core::path::{PathId, Position};
-use crosslane_core::roadside::cam_generation::VehicleState;
 use crosslane_sim::radio::cam::{self, Cam, PASSENGER_CAR, ROADSIDE_UNIT};
 use crosslane_sim::radio::cam_vehicle::{DriveDirection, LowFrequency, Vehicle, VehicleRole};
 use crosslane_sim::record::rows::PacketRow;

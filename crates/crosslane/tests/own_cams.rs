@@ -47,48 +47,48 @@ const LATITUDE: f64 = 40.64;
 const DEGREES_PER_M: f64 = 1.0 / (111_195.0 * 0.758_840);
 
 /// gpsd with a receiver that drives to the east.
+#[derive(Clone)]
 struct Gpsd {
     speed_cm_s: Arc<AtomicU32>,
     /// It reports nothing more, and keeps the connection.
     is_silent: Arc<AtomicBool>,
+    /// It reports a place 111 km further to the north.
+    is_deceived: Arc<AtomicBool>,
 }
 
 impl Gpsd {
     fn start(namespace: &Namespace) -> Gpsd {
         let listener = namespace.enter(|| TcpListener::bind(GPSD)).unwrap().unwrap();
-        let gpsd = Gpsd { speed_cm_s: Arc::new(AtomicU32::new(1800)), is_silent: Arc::default() };
-        let (speed_cm_s, is_silent) = (gpsd.speed_cm_s.clone(), gpsd.is_silent.clone());
+        let speed_cm_s = Arc::new(AtomicU32::new(1800));
+        let gpsd = Gpsd { speed_cm_s, is_silent: Arc::default(), is_deceived: Arc::default() };
+        let shared = gpsd.clone();
         thread::spawn(move || {
             let mut longitude = -8.65;
             for stream in listener.incoming() {
-                drop(report(&stream.unwrap(), &mut longitude, &speed_cm_s, &is_silent));
+                drop(shared.report(&stream.unwrap(), &mut longitude));
             }
         });
         gpsd
     }
-}
 
-fn report(
-    mut stream: &TcpStream,
-    longitude: &mut f64,
-    speed_cm_s: &AtomicU32,
-    is_silent: &AtomicBool,
-) -> std::io::Result<()> {
-    stream.write_all(b"{\"class\":\"VERSION\",\"release\":\"3.22\"}\r\n")?;
-    let mut request = String::new();
-    BufReader::new(stream).read_line(&mut request)?;
-    assert_eq!(request, "?WATCH={\"enable\":true,\"json\":true};\n");
-    loop {
-        let speed = f64::from(speed_cm_s.load(Relaxed)) / 100.0;
-        *longitude += speed * PERIOD.as_secs_f64() * DEGREES_PER_M;
-        if !is_silent.load(Relaxed) {
-            writeln!(
-                stream,
-                "{{\"class\":\"TPV\",\"mode\":3,\"time\":\"2026-05-04T10:20:30.250Z\",\"lat\":{LATITUDE},\
+    fn report(&self, mut stream: &TcpStream, longitude: &mut f64) -> std::io::Result<()> {
+        stream.write_all(b"{\"class\":\"VERSION\",\"release\":\"3.22\"}\r\n")?;
+        let mut request = String::new();
+        BufReader::new(stream).read_line(&mut request)?;
+        assert_eq!(request, "?WATCH={\"enable\":true,\"json\":true};\n");
+        loop {
+            let speed = f64::from(self.speed_cm_s.load(Relaxed)) / 100.0;
+            let latitude = LATITUDE + if self.is_deceived.load(Relaxed) { 1.0 } else { 0.0 };
+            *longitude += speed * PERIOD.as_secs_f64() * DEGREES_PER_M;
+            if !self.is_silent.load(Relaxed) {
+                writeln!(
+                    stream,
+                    "{{\"class\":\"TPV\",\"mode\":3,\"time\":\"2026-05-04T10:20:30.250Z\",\"lat\":{latitude},\
                  \"lon\":{longitude},\"track\":90.0,\"speed\":{speed}}}\r"
-            )?;
+                )?;
+            }
+            sleep(PERIOD);
         }
-        sleep(PERIOD);
     }
 }
 
@@ -133,6 +133,30 @@ fn a_moving_vehicle_sends_a_cam_every_few_metres_and_one_that_stands_by_time() {
     assert_eq!(first.vehicle.unwrap().heading_deg, None, "a vehicle that stands has no course");
     let (_, stderr) = agent.end();
     assert_eq!(stderr.matches("gpsd").count() + stderr.matches("CAM").count(), 0, "{stderr}");
+}
+
+#[test]
+fn a_position_that_jumps_is_not_announced() {
+    if !can_drive() {
+        return;
+    }
+    let (testbed, _emulator) = two_links(["lte", "its-g5"], 20.0, 5);
+    let (gpsd, broker) = (Gpsd::start(&testbed.vehicle), Broker::start(&testbed.vehicle, BROKER));
+    let agent = Agent::start(&testbed.vehicle, CONFIGURATION);
+    let is_true = |cam: &Cam| cam.latitude_deg.is_some_and(|latitude_deg| (latitude_deg - LATITUDE).abs() < 0.01);
+    assert!(is_true(&next(&broker.messages)));
+    gpsd.is_deceived.store(true, Relaxed);
+    // Until the agent has rejected one: what was sent before is on its way.
+    let began = std::time::Instant::now();
+    while !agent.read("events.jsonl").contains("a report of gpsd is rejected: the position jumps by 111.2 km") {
+        assert!(began.elapsed() < LIMIT, "{}", agent.read("events.jsonl"));
+        sleep(PERIOD);
+    }
+    gpsd.is_deceived.store(false, Relaxed);
+    let after: Vec<Cam> = (0..12).map(|_| next(&broker.messages)).collect();
+    assert!(after.iter().all(is_true), "{after:?}");
+    let (_, stderr) = agent.end();
+    assert!(!stderr.contains("gpsd"), "{stderr}");
 }
 
 #[test]

@@ -10,7 +10,7 @@
 //! [`N_GEN_CAM`] consecutive CAMs by condition 2 it is [`T_GEN_CAM_MAX`] again.
 
 use crate::engine::Engine;
-use crate::path::Position;
+use crate::path::VehicleState;
 use crate::time::{Duration, Instant};
 
 /// T_GenCamMin: the shortest interval between two CAMs.
@@ -29,24 +29,11 @@ const HEADING_CHANGE_DEG: f64 = 4.0;
 const POSITION_CHANGE_M: f64 = 4.0;
 const SPEED_CHANGE_M_S: f64 = 0.5;
 
-/// Metres per degree of latitude (IUGG mean radius).
-const METRES_PER_DEGREE: f64 = 111_195.0;
-
-/// State of the vehicle. A value that is not known triggers no CAM.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct VehicleState {
-    /// Position. Without one no CAM is due: it is mandatory in the message and its header.
-    pub position: Option<Position>,
-    /// Heading, in degrees clockwise from north.
-    pub heading_deg: Option<f64>,
-    /// Speed, in m/s.
-    pub speed_m_s: Option<f64>,
-}
-
 /// An input of [`CamGeneration`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Input {
-    /// The vehicle's state now.
+    /// The vehicle's state now. A value that is not known triggers no CAM, and without a position none is due: it is
+    /// mandatory in the message and its header.
     State(VehicleState),
     /// T_GenCam_Dcc, as decentralized congestion control sets it; limited to
     /// [`T_GEN_CAM_MIN`] … [`T_GEN_CAM_MAX`]. The default is the minimum.
@@ -150,7 +137,7 @@ impl VehicleState {
             pair.is_some_and(|(now, before)| libm::fabs(change(now, before)) > threshold)
         };
         let moved =
-            self.position.zip(sent.position).is_some_and(|(now, before)| distance_m(now, before) > POSITION_CHANGE_M);
+            self.position.zip(sent.position).is_some_and(|(now, before)| now.distance_m(before) > POSITION_CHANGE_M);
         moved
             || above(self.heading_deg.zip(sent.heading_deg), turn_deg, HEADING_CHANGE_DEG)
             || above(self.speed_m_s.zip(sent.speed_m_s), |now, before| now - before, SPEED_CHANGE_M_S)
@@ -163,16 +150,10 @@ fn turn_deg(to: f64, from: f64) -> f64 {
     turn - 360.0 * libm::round(turn / 360.0)
 }
 
-/// Distance between positions near each other, in m, on a local plane.
-fn distance_m(a: Position, b: Position) -> f64 {
-    let north = a.latitude_deg - b.latitude_deg;
-    let east = turn_deg(a.longitude_deg, b.longitude_deg) * libm::cos(a.latitude_deg.to_radians());
-    libm::hypot(north, east) * METRES_PER_DEGREE
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::{METRES_PER_DEGREE, Position};
     use alloc::vec::Vec;
 
     fn state(north_m: f64, heading_deg: f64, speed_m_s: f64) -> VehicleState {
@@ -226,7 +207,7 @@ mod tests {
     #[test]
     fn a_movement_is_measured_across_the_antimeridian_and_by_latitude() {
         let at = |latitude_deg, longitude_deg| Position { latitude_deg, longitude_deg };
-        let east_m = distance_m(at(60.0, -179.99999), at(60.0, 179.99999));
+        let east_m = at(60.0, -179.99999).distance_m(at(60.0, 179.99999));
         assert!((east_m - 2e-5 * METRES_PER_DEGREE / 2.0).abs() < 1e-3, "{east_m}");
     }
 

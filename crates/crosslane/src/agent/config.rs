@@ -21,20 +21,24 @@ pub mod cam;
 mod checks;
 pub mod http;
 pub mod keepalive;
+mod log;
 pub mod observe;
 pub mod reload;
 pub mod roadside;
 mod strategy;
 pub mod unit;
+pub mod volume;
 
 use cam::CamConfig;
 use checks::Complaint;
 use http::HttpConfig;
 use keepalive::KeepaliveSetting;
+pub use log::Log;
 use observe::Observe;
 use roadside::RoadsideConfig;
 use strategy::{read_strategy, with_tree};
 use unit::UnitSection;
+use volume::VolumeConfig;
 
 /// The contents of the file.
 #[derive(Debug, Deserialize)]
@@ -94,6 +98,8 @@ pub struct PathConfig {
     pub radio: Option<u8>,
     /// Interval of the tunnel's keepalives while it carries nothing, in s (0.1 to 3600), or "off".
     pub keepalive_s: Option<Spanned<KeepaliveSetting>>,
+    /// How much it may carry in a day and in a month.
+    pub volume: Option<Spanned<VolumeConfig>>,
 }
 
 impl PathConfig {
@@ -128,6 +134,8 @@ pub struct Service {
     pub view_group: Option<Spanned<String>>,
     /// Whether the agent sets a source rule and a routing table for each path.
     pub routes: bool,
+    /// File in which the volumes of the paths are kept.
+    pub volume_file: PathBuf,
     /// Price of 10⁹ bytes over each path, in any currency; may be empty.
     pub cost_per_gb: BTreeMap<String, Spanned<f64>>,
 }
@@ -142,25 +150,9 @@ impl Default for Service {
             demands_group: None,
             view_group: None,
             routes: true,
+            volume_file: "/var/lib/crosslane/volumes.json".into(),
             cost_per_gb: BTreeMap::new(),
         }
-    }
-}
-
-/// Where the agent writes.
-#[derive(Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Log {
-    /// File for events, one JSON object a line; standard output if unset.
-    pub events: Option<PathBuf>,
-    /// Size of the file beyond which it is renamed to `NAME.1` and a new one begun,
-    /// in MB (1 to 10,000).
-    pub events_max_mb: Spanned<u32>,
-}
-
-impl Default for Log {
-    fn default() -> Log {
-        Log { events: None, events_max_mb: Spanned::new(0..0, 16) }
     }
 }
 
@@ -251,7 +243,8 @@ fn read_checked(text: &str) -> Result<Config, Complaint> {
         return Err((unknown.span().start, cause, "name paths of this file"));
     }
     let of_keys = [checks::ranges, checks::mode, checks::demands, checks::costs];
-    let of_sections = [observe::check, unit::check, roadside::check, cam::check, http::check, keepalive::check];
+    let of_sections =
+        [observe::check, unit::check, roadside::check, cam::check, http::check, keepalive::check, volume::check];
     of_keys.into_iter().chain(of_sections).try_for_each(|check| check(&config))?;
     Ok(config)
 }

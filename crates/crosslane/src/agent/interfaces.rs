@@ -8,8 +8,11 @@ use crosslane_core::agent::Input;
 use crosslane_core::path::{PathId, Sample, SampleKind};
 use toml::Spanned;
 
+use super::Driver;
 use super::config::Config;
-use crate::netlink::links::Notice;
+use crate::error::{Error, Result};
+use crate::netlink::EventError;
+use crate::netlink::links::{self, Notice};
 use crate::netlink::path_routes::RoutedPath;
 
 /// Maximum number of addresses stored per interface.
@@ -105,6 +108,11 @@ impl Interfaces {
         self.wanted.get(usize::from(path.0)).map_or("", |wanted| &wanted.name)
     }
 
+    /// Index of the interface of a path, if it is present.
+    pub fn index(&self, path: PathId) -> Option<u32> {
+        self.of(path).map(|(if_index, _)| if_index)
+    }
+
     /// The address of a path, also while its interface is down.
     pub fn configured(&self, path: PathId) -> Option<IpAddr> {
         let (_, interface) = self.of(path)?;
@@ -187,6 +195,39 @@ fn link_local(address: &IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.is_link_local(),
         IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
+
+impl Driver {
+    pub(super) fn notice_error(&mut self, error: EventError) -> Result<()> {
+        self.journal.fault(&error);
+        match error {
+            EventError::Io(cause) => Err(Error::failure("listening to the kernel's links", cause)),
+            EventError::Malformed(_) => Ok(()),
+            EventError::Overrun => {
+                let present = links::snapshot().map_err(|cause| Error::failure("re-reading the links", cause))?;
+                let inputs = self.interfaces.resync(&present);
+                self.links(inputs);
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn notice(&mut self, notice: &Notice) {
+        let inputs = self.interfaces.notice(notice);
+        self.links(inputs);
+    }
+
+    pub(super) fn links(&mut self, inputs: Vec<Input>) {
+        self.routes_changed();
+        for input in inputs {
+            if let (Input::Event(Event::Address { path, .. }), Some(tunnel)) = (&input, &mut self.tunnel)
+                && let Err(fault) = tunnel.set_path(*path, self.interfaces.configured(*path))
+            {
+                self.journal.fault(&fault);
+            }
+            self.handle(input);
+        }
     }
 }
 

@@ -24,6 +24,8 @@ pub enum Part {
     Unit,
     /// The page and metrics.
     Http,
+    /// Writing the data volumes of the paths.
+    Volumes,
 }
 
 /// The parts that are missing.

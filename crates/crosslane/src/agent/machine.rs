@@ -13,7 +13,7 @@ use toml::Spanned;
 use super::config::roadside::TunnelKind;
 use super::config::{Config, PathConfig};
 use super::unit::{NO_FORWARDING, forwards};
-use super::unit_tunnel;
+use super::{unit_tunnel, volumes};
 use crate::control::listener;
 use crate::control::server::Groups;
 use crate::error::Error;
@@ -77,7 +77,10 @@ pub fn lacks(config: &Config) -> Vec<String> {
         lacks.push(NO_FORWARDING.into());
     }
     lacks.extend(config.rare_keepalives());
-    lacks.extend(config.log.events.as_deref().and_then(unwritable));
+    lacks.extend(unwritable_events(config));
+    if config.paths.iter().any(|path| path.get_ref().volume.is_some()) {
+        lacks.extend(unwritable("service.volume_file", &config.service.volume_file));
+    }
     lacks
 }
 
@@ -133,7 +136,7 @@ pub fn waits(config: &Config) -> Vec<String> {
         let kind = *unit.get_ref().tunnel.get_ref();
         tries.push(unit_tunnel::probe(kind).map_err(|cause| cause.to_string()));
     }
-    tries.into_iter().filter_map(Result::err).collect()
+    tries.into_iter().filter_map(Result::err).chain(volumes::used_up(config)).collect()
 }
 
 /// User ids of root, of this process and of `names`; and the names that are no user.
@@ -193,10 +196,15 @@ fn missing_interfaces(config: &Config) -> Vec<String> {
     config.paths.iter().filter_map(|path| lack(path.get_ref())).chain(radio).collect()
 }
 
-/// Why this user could not write events there.
-pub fn unwritable(file: &Path) -> Option<String> {
+/// Why this user could not write events.
+pub fn unwritable_events(config: &Config) -> Option<String> {
+    config.log.events.as_deref().and_then(|file| unwritable("log.events", file))
+}
+
+/// The same of the file that a key names.
+fn unwritable(key: &str, file: &Path) -> Option<String> {
     let (place, needed) = match fs::metadata(file) {
-        Ok(metadata) if metadata.is_dir() => return Some(format!("log.events: {} is a folder", file.display())),
+        Ok(metadata) if metadata.is_dir() => return Some(format!("{key}: {} is a folder", file.display())),
         Ok(_) => (file, AccessFlags::W_OK),
         Err(_) => {
             let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -204,5 +212,5 @@ pub fn unwritable(file: &Path) -> Option<String> {
         }
     };
     let cause = access(place, needed).err()?;
-    Some(format!("log.events: {} is not writable: {}", place.display(), cause.desc()))
+    Some(format!("{key}: {} is not writable: {}", place.display(), cause.desc()))
 }

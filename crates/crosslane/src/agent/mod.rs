@@ -50,6 +50,7 @@ pub mod unit;
 mod unit_directory;
 pub mod unit_probe;
 pub mod unit_tunnel;
+pub mod volumes;
 
 use commands::{Mptcp, actuators};
 use config::Config;
@@ -66,6 +67,7 @@ use signals::Signals;
 use transport::SubflowPoller;
 use tunnel_actuator::{ActiveTunnel, Resolving};
 use unit::Unit;
+use volumes::Volumes;
 
 /// Outputs of the engine carried out in a row before other triggers are served.
 const OUTPUTS_IN_A_ROW: usize = 32;
@@ -146,6 +148,8 @@ struct Driver {
     hangup: Option<Signal>,
     poller: SubflowPoller,
     counters: InterfaceCounters,
+    /// None if no path has a volume.
+    volumes: Option<Volumes>,
 }
 
 impl Driver {
@@ -183,6 +187,7 @@ impl Driver {
             mode: config.service.mode,
             hangup: None,
             counters: InterfaceCounters::open(&config),
+            volumes: None,
             poller: SubflowPoller::new(Duration::from_millis(u64::from(*config.observe.transport_period_ms.get_ref()))),
             config,
         };
@@ -195,6 +200,7 @@ impl Driver {
         for notice in present {
             driver.notice(&notice);
         }
+        driver.start_volumes();
         driver.start_path_routes()?;
         driver.resync();
         driver.note_lacks();
@@ -257,12 +263,14 @@ impl Driver {
             }
             self.set_path_routes();
             self.send_own_cams();
+            self.check_volumes();
             is_busy = self.act();
         }
         if let Some(tunnel) = &self.tunnel {
             self.journal.tunnel_totals(&tunnel.status(), tunnel.data_plane.counts());
         }
         self.tunnel.take().into_iter().for_each(|tunnel| tunnel.data_plane.finish());
+        self.finish_volumes();
         self.finish_path_routes();
         self.finish_home();
         self.finish_unit();
@@ -278,9 +286,11 @@ impl Driver {
         let of_unit = self.unit.as_ref().and_then(Unit::next_wakeup);
         let of_cams = self.own_cams.as_ref().and_then(OwnCams::next_wakeup);
         let of_routes = self.path_routes.as_ref().and_then(PathRoutes::next_wakeup);
+        let of_volumes = self.volumes.as_ref().map(Volumes::next_wakeup);
         let of_resets = self.mptcp.as_ref().and_then(Mptcp::next_reset);
-        let wakeups = [self.engine.next_wakeup(), of_units, of_home, of_unit, of_cams, of_routes, of_resets];
-        wakeups.into_iter().flatten().min()
+        let of_paths = [of_routes, of_volumes, of_resets];
+        let wakeups = [self.engine.next_wakeup(), of_units, of_home, of_unit, of_cams].into_iter().chain(of_paths);
+        wakeups.flatten().min()
     }
 
     fn observed(&mut self, source: &'static str, observation: Observation) {
@@ -310,37 +320,6 @@ impl Driver {
             Err(EventError::Io(cause)) => return Err(Error::failure("listening to the kernel's path manager", cause)),
         }
         Ok(())
-    }
-
-    fn notice_error(&mut self, error: EventError) -> Result<()> {
-        self.journal.fault(&error);
-        match error {
-            EventError::Io(cause) => Err(Error::failure("listening to the kernel's links", cause)),
-            EventError::Malformed(_) => Ok(()),
-            EventError::Overrun => {
-                let present = links::snapshot().map_err(|cause| Error::failure("re-reading the links", cause))?;
-                let inputs = self.interfaces.resync(&present);
-                self.links(inputs);
-                Ok(())
-            }
-        }
-    }
-
-    fn notice(&mut self, notice: &Notice) {
-        let inputs = self.interfaces.notice(notice);
-        self.links(inputs);
-    }
-
-    fn links(&mut self, inputs: Vec<Input>) {
-        self.routes_changed();
-        for input in inputs {
-            if let (Input::Event(actuator::Event::Address { path, .. }), Some(tunnel)) = (&input, &mut self.tunnel)
-                && let Err(fault) = tunnel.set_path(*path, self.interfaces.configured(*path))
-            {
-                self.journal.fault(&fault);
-            }
-            self.handle(input);
-        }
     }
 
     fn handle(&mut self, input: Input) {

@@ -3,8 +3,10 @@
 
 use std::net::SocketAddr;
 
+use crosslane_core::agent;
 use crosslane_core::engine::Engine;
-use crosslane_core::roadside::cam_generation::{CamGeneration, Input, VehicleState};
+use crosslane_core::path::VehicleState;
+use crosslane_core::roadside::cam_generation::{CamGeneration, Input};
 use crosslane_core::time::Instant;
 use toml::Spanned;
 
@@ -62,7 +64,9 @@ impl Driver {
         self.observers.push(Box::new(notes));
     }
 
+    /// The engine receives what is known, for strategies that use it.
     pub(super) fn on_fix(&mut self, fix: Fix) {
+        self.handle(agent::Input::Vehicle(fix.state));
         self.own_cams.iter_mut().for_each(|own_cams| own_cams.on_fix(fix));
     }
 

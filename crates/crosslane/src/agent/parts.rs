@@ -59,6 +59,7 @@ impl Driver {
             Part::Tunnel => self.start_tunnel(),
             Part::Unit => self.open_unit().map(Some),
             Part::Http => self.start_http().map(Some),
+            Part::Volumes => self.write_volumes(),
         };
         match done {
             Ok(Some(())) => self.set_available(part),
@@ -67,7 +68,7 @@ impl Driver {
         }
     }
 
-    fn set_available(&mut self, part: Part) {
+    pub(super) fn set_available(&mut self, part: Part) {
         if self.missing.resolve(part) {
             let name = match part {
                 Part::Source(source) => SOURCES[source].name,
@@ -75,12 +76,13 @@ impl Driver {
                 Part::Tunnel => "the tunnel",
                 Part::Unit => "the unit's end of the tunnels",
                 Part::Http => "the page over HTTP",
+                Part::Volumes => "writing data volumes",
             };
             self.note_to_user(&format!("{name} works now"));
         }
     }
 
-    fn set_missing(&mut self, part: Part, fault: &Error) {
+    pub(super) fn set_missing(&mut self, part: Part, fault: &Error) {
         if self.missing.failed(self.clock.now(), part, fault.to_string()) {
             self.note_to_user(&format!("{fault}; the agent continues without it and retries until it works"));
         }

@@ -140,6 +140,7 @@ impl Driver {
                 connections: pairs.iter().filter(|(path, _)| *path == view.id).count(),
                 sent_bytes: bytes.map(|[sent, _]| *sent),
                 received_bytes: bytes.map(|[_, received]| *received),
+                volume: self.volumes.as_ref().and_then(|volumes| volumes.report(view.id)),
             }
         };
         self.engine.views().map(report).collect()

@@ -15,7 +15,7 @@ mod demand_table;
 pub mod listener;
 pub mod protocol;
 pub mod report;
-mod report_text;
+pub(crate) mod report_text;
 pub mod running_agent;
 pub mod server;
 pub mod status;

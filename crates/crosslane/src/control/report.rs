@@ -103,6 +103,32 @@ pub struct PathReport {
     pub sent_bytes: Option<u64>,
     /// Bytes that its interface has received.
     pub received_bytes: Option<u64>,
+    /// Its data volume, if that is limited.
+    pub volume: Option<VolumeReport>,
+}
+
+/// The data volume of a path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VolumeReport {
+    /// `available`, `scarce` or `exhausted`.
+    pub level: String,
+    /// The limited periods, that of which least is left first.
+    pub periods: Vec<VolumePeriodReport>,
+}
+
+/// A period of which the data volume is limited.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VolumePeriodReport {
+    /// `day` or `month`.
+    pub period: String,
+    /// Bytes sent and received in it.
+    pub used_bytes: u64,
+    /// Bytes from which on the path is spared.
+    pub soft_bytes: u64,
+    /// Bytes from which on it carries nothing.
+    pub limit_bytes: u64,
+    /// Date on which the next one begins.
+    pub resets: String,
 }
 
 /// Rates and failures of a radio link.

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::report::{
     AgentStatus, ChangeReport, ConnectionReport, Done, Explanation, PathReport, PathUseReport, ReasonReport,
+    VolumePeriodReport, VolumeReport,
 };
 use crate::durations::spoken;
 use crate::output::table;
@@ -30,6 +31,9 @@ pub fn status(status: &AgentStatus) -> String {
     if !status.units.is_empty() {
         let units = status.units.iter().map(|unit| format!("{} {}", unit.name, unit.belief));
         line("roadside units", &units.collect::<Vec<_>>().join(", "));
+    }
+    for (path, volume) in status.paths.iter().filter_map(|path| Some((path, path.volume.as_ref()?))) {
+        line("volume", &format!("{} {}", path.path, volume_sentence(volume)));
     }
     status.problems.iter().for_each(|problem| line("problem", problem));
     if !status.paths.is_empty() {
@@ -62,10 +66,14 @@ pub fn links(status: &AgentStatus) -> String {
     if status.paths.is_empty() {
         return "no paths\n".into();
     }
-    printable(&rows(&LINK_HEADING, LINK_FIGURES, status.paths.iter().map(link_row)))
+    let is_limited = status.paths.iter().any(|path| path.volume.is_some());
+    let columns = LINK_HEADING.len() - usize::from(!is_limited);
+    let row = |path| link_row(path).into_iter().take(columns).collect();
+    printable(&rows(&LINK_HEADING[..columns], LINK_FIGURES, status.paths.iter().map(row)))
 }
 
-const LINK_HEADING: [&str; 13] = [
+/// The last column only if a path has a volume.
+const LINK_HEADING: [&str; 14] = [
     "path",
     "interface",
     "address",
@@ -79,6 +87,7 @@ const LINK_HEADING: [&str; 13] = [
     "RTT ms",
     "sent",
     "received",
+    "volume",
 ];
 const LINK_FIGURES: Range<usize> = 8..13;
 
@@ -97,7 +106,19 @@ fn link_row(path: &PathReport) -> Vec<String> {
         figure(path.rtt_ms),
         bytes(path.sent_bytes),
         bytes(path.received_bytes),
+        path.volume.as_ref().and_then(|volume| volume.periods.first()).map_or_else(|| "-".into(), volume_used),
     ]
+}
+
+/// What is left of a volume, and of each limited period.
+fn volume_sentence(volume: &VolumeReport) -> String {
+    let period = |of: &VolumePeriodReport| format!("{}, until {}", volume_used(of), of.resets);
+    let periods: Vec<String> = volume.periods.iter().map(period).collect();
+    format!("{}: {}", volume.level, periods.join("; "))
+}
+
+fn volume_used(of: &VolumePeriodReport) -> String {
+    format!("{} of {} this {}", bytes(Some(of.used_bytes)), bytes(Some(of.limit_bytes)), of.period)
 }
 
 /// The connections, a line for each subflow.
@@ -143,6 +164,10 @@ pub fn explanation(explanation: &Explanation) -> String {
             let mut text = format!("{path} is {state} for {}{}\n", spoken(*state_since_s), because(state_reason));
             text += &format!("the agent believes that it is {belief}, for {}", spoken(*belief_since_s));
             text += &format!("{}\n", because(&status.belief_reason));
+            text += &status
+                .volume
+                .as_ref()
+                .map_or(String::new(), |one| format!("its volume is {}\n", volume_sentence(one)));
             for (heading, reasons) in [("for it", r#for), ("against it", against)] {
                 text += &format!("\n{heading}:{}\n", if reasons.is_empty() { " nothing" } else { "" });
                 reasons.iter().for_each(|reason| text += &format!("  {} ({})\n", reason.text, reason.rule));
@@ -197,7 +222,7 @@ fn figure(known: Option<f64>) -> String {
 }
 
 /// Bytes with the unit that fits; of powers of ten.
-fn bytes(known: Option<u64>) -> String {
+pub fn bytes(known: Option<u64>) -> String {
     match known {
         None => "-".into(),
         Some(bytes @ 0..1_000) => format!("{bytes} B"),

@@ -177,7 +177,7 @@ fn devices(config: &Config) -> Vec<Finding> {
         let fix = "sysctl -w net.ipv4.ip_forward=1";
         findings.push(Finding::broken("forwarding.off", "net.ipv4.ip_forward is 0", why, fix));
     }
-    if let Some(fault) = config.log.events.as_deref().and_then(machine::unwritable) {
+    if let Some(fault) = machine::unwritable_events(config) {
         let why = "events of the agent are lost";
         findings.push(Finding::warning(
             "log.unwritable",

@@ -9,7 +9,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::control::protocol::UNITS;
-use crate::control::report::{AgentStatus, PathReport};
+use crate::control::report::{AgentStatus, PathReport, VolumePeriodReport};
 
 /// Media type of the text (OpenMetrics 1.0, section "Overall Structure").
 pub const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -31,7 +31,7 @@ type Value = (Vec<(&'static str, String)>, f64);
 use MetricType::{Counter, Gauge};
 
 /// All metrics.
-static METRICS: [Metric; 13] = [
+static METRICS: [Metric; 16] = [
     metric("crosslane_agent_info", "1, with version, strategy and mode of the agent", None, Gauge, |agent| {
         let strategy = agent.strategy.clone().unwrap_or_default();
         vec![(
@@ -92,6 +92,31 @@ static METRICS: [Metric; 13] = [
         }
         values
     }),
+    metric(
+        "crosslane_path_volume_used",
+        "bytes of the path that count for a limited period",
+        Some(Unit::Bytes),
+        Gauge,
+        |agent| of_periods(agent, |of| of.used_bytes),
+    ),
+    metric(
+        "crosslane_path_volume_limit",
+        "bytes from which on the path carries nothing in the period",
+        Some(Unit::Bytes),
+        Gauge,
+        |agent| of_periods(agent, |of| of.limit_bytes),
+    ),
+    metric(
+        "crosslane_path_volume_level",
+        "1 for what is left of the path's volume, 0 for the rest",
+        None,
+        Gauge,
+        |agent| {
+            let limited = agent.paths.iter().filter_map(|path| Some((path, &path.volume.as_ref()?.level)));
+            let levels = ["available", "scarce", "exhausted"];
+            members(agent, "level", &levels, limited)
+        },
+    ),
     metric("crosslane_tunnel_peers_seen", "peers from which a packet has arrived within 10 s", None, Gauge, |agent| {
         agent.tunnel.iter().map(|tunnel| (Vec::new(), tunnel.peers_seen as f64)).collect()
     }),
@@ -118,11 +143,33 @@ fn of_paths(agent: &AgentStatus, value: impl Fn(&PathReport) -> Option<f64>) -> 
 
 /// One value for each of a set, of which a path has one.
 fn of_set(agent: &AgentStatus, name: &'static str, set: &[&str], present: fn(&PathReport) -> &String) -> Vec<Value> {
-    let of = |path: &PathReport, member: &str| {
+    members(agent, name, set, agent.paths.iter().map(|path| (path, present(path))))
+}
+
+/// The same of these paths, each with the one that it has.
+fn members<'a>(
+    agent: &AgentStatus,
+    name: &'static str,
+    set: &[&str],
+    paths: impl Iterator<Item = (&'a PathReport, &'a String)>,
+) -> Vec<Value> {
+    let of = |(path, present): (&PathReport, &String), member: &str| {
         let labels = vec![("path", label(agent, path)), (name, member.to_owned())];
-        (labels, f64::from(u8::from(present(path) == member)))
+        (labels, f64::from(u8::from(present == member)))
     };
-    agent.paths.iter().flat_map(|path| set.iter().map(move |member| of(path, member))).collect()
+    paths.flat_map(|path| set.iter().map(move |member| of(path, member))).collect()
+}
+
+/// A value for each limited period of each path.
+fn of_periods(agent: &AgentStatus, value: fn(&VolumePeriodReport) -> u64) -> Vec<Value> {
+    let of = |path: &PathReport, of: &VolumePeriodReport| {
+        let labels = vec![("path", label(agent, path)), ("period", of.period.clone())];
+        (labels, value(of) as f64)
+    };
+    let periods = |path: &'_ PathReport| {
+        path.volume.iter().flat_map(|volume| &volume.periods).map(|one| of(path, one)).collect::<Vec<_>>()
+    };
+    agent.paths.iter().flat_map(periods).collect()
 }
 
 /// Name of a path; of one to a roadside unit its slot.
@@ -176,6 +223,16 @@ mod tests {
         })
     }
 
+    /// With a volume by month.
+    fn limited(name: &str) -> Value {
+        let month = json!({
+            "period": "month", "used_bytes": 7, "soft_bytes": 9, "limit_bytes": 10, "resets": "2026-12-01"
+        });
+        let mut path = path(name);
+        path["volume"] = json!({ "level": "available", "periods": [month] });
+        path
+    }
+
     #[test]
     fn a_path_to_a_unit_is_labelled_by_its_slot_and_what_is_not_measured_is_left_out() {
         let unit = json!({
@@ -185,7 +242,7 @@ mod tests {
         });
         let status = json!({
             "version": "1", "pid": 7, "configuration": "", "uptime_s": 1.5, "strategy": "a\"b", "mode": "backup",
-            "preferred": null, "connections": 2, "paths": [path("lte"), path("rsu-700")], "tunnel": null,
+            "preferred": null, "connections": 2, "paths": [limited("lte"), path("rsu-700")], "tunnel": null,
             "units": [unit], "problems": [], "changes": []
         });
         let text = encode(Arc::new(serde_json::from_value(status).unwrap()));
@@ -193,6 +250,10 @@ mod tests {
             "crosslane_path_bytes_total{path=\"lte\",direction=\"sent\"} 5.0",
             "crosslane_path_rtt_seconds{path=\"roadside-2\"} 0.0125",
             "crosslane_path_state{path=\"lte\",state=\"backup\"} 0.0",
+            "crosslane_path_volume_used_bytes{path=\"lte\",period=\"month\"} 7.0",
+            "crosslane_path_volume_limit_bytes{path=\"lte\",period=\"month\"} 10.0",
+            "crosslane_path_volume_level{path=\"lte\",level=\"available\"} 1.0",
+            "crosslane_path_volume_level{path=\"lte\",level=\"exhausted\"} 0.0",
             "crosslane_agent_info{version=\"1\",strategy=\"a\\\"b\",mode=\"backup\"} 1.0",
         ] {
             assert!(text.lines().any(|one| one == line), "{line} in\n{text}");

@@ -8,13 +8,18 @@ use std::time::Duration;
 
 use chrono::DateTime;
 use crosslane_core::path::Position;
-use crosslane_core::roadside::cam_generation::VehicleState;
+use crosslane_core::path::VehicleState;
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 use super::worker::{RETRY_PAUSE, Reporter, Wording, Worker};
 use super::{Fix, Observed};
+use crate::clock::Clock;
+
+mod plausibility;
+
+use plausibility::Plausibility;
 
 /// Request for a stream of reports.
 const WATCH: &[u8] = b"?WATCH={\"enable\":true,\"json\":true};\n";
@@ -25,6 +30,8 @@ const MAX_LINE_BYTES: u64 = 16_384;
 const REPORT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Longest time for the connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// What is known without a report that can be believed.
+const UNKNOWN: Fix = Fix { state: VehicleState { position: None, heading_deg: None, speed_m_s: None }, unix_ms: None };
 /// Below this speed the course over ground is noise, and the heading unknown.
 const MIN_COURSE_SPEED_M_S: f64 = 1.0;
 
@@ -41,10 +48,10 @@ pub fn connect(address: SocketAddr) -> Worker {
 
 /// Follows the reports; while there is none, the state of the vehicle is unknown.
 async fn follow(address: SocketAddr, mut reporter: Reporter) {
+    let (mut plausibility, clock) = (Plausibility::default(), Clock::start());
     loop {
-        let Err(cause) = read_reports(address, &mut reporter).await;
-        let unknown = Fix { state: VehicleState::default(), unix_ms: None };
-        reporter.send(Ok(Observed::Fix(unknown))).await;
+        let Err(cause) = read_reports(address, &mut reporter, &mut plausibility, clock).await;
+        reporter.send(Ok(Observed::Fix(UNKNOWN))).await;
         if let Some(note) = reporter.fails(cause) {
             reporter.send(Ok(note)).await;
         }
@@ -53,7 +60,12 @@ async fn follow(address: SocketAddr, mut reporter: Reporter) {
 }
 
 /// Passes on the reports of one connection, until it fails.
-async fn read_reports(address: SocketAddr, reporter: &mut Reporter) -> io::Result<Infallible> {
+async fn read_reports(
+    address: SocketAddr,
+    reporter: &mut Reporter,
+    plausibility: &mut Plausibility,
+    clock: Clock,
+) -> io::Result<Infallible> {
     let timed_out = |_| io::Error::new(io::ErrorKind::TimedOut, "no answer");
     let stream = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await.map_err(timed_out)??;
     let mut reader = BufReader::new(stream);
@@ -81,7 +93,13 @@ async fn read_reports(address: SocketAddr, reporter: &mut Reporter) -> io::Resul
                 if let Some(note) = reporter.works() {
                     reporter.send(Ok(note)).await;
                 }
-                Ok(Observed::Fix(fix))
+                match plausibility.admit(clock.now(), &fix) {
+                    Ok(()) => Ok(Observed::Fix(fix)),
+                    Err(cause) => {
+                        reporter.send(Ok(Observed::Fix(UNKNOWN))).await;
+                        Err(format!("a report of gpsd is rejected: {cause}"))
+                    }
+                }
             }
             Err(cause) => Err(format!("not a report of gpsd: {cause}")),
         };

@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use crosslane_core::agent::Input;
 use crosslane_core::path::Signal;
-use crosslane_core::roadside::cam_generation::VehicleState;
+use crosslane_core::path::VehicleState;
 
 pub mod admission;
 pub mod gpsd;

@@ -16,6 +16,7 @@ use crosslane_core::transfer::multipath::{PIECE_BYTES, bytes, extent, is_resumab
 use nix::sys::statvfs::statvfs;
 
 use super::receiving::{Incomplete, Offer, Sink};
+use crate::durable_file::sync_folder;
 
 mod parts;
 
@@ -135,7 +136,7 @@ impl<'a, Report: FnMut(Notice)> Folder<'a, Report> {
         let whole = self.parts.folder.join(&incoming.kept.name);
         fs::rename(&path, &whole)?;
         parts::forget(&path);
-        parts::sync_folder(&whole)?;
+        sync_folder(&whole)?;
         incoming.kept.file = Some(whole);
         Ok(())
     }

@@ -2,8 +2,8 @@
 
 use crosslane_core::link::{Bottleneck, Channel, DirectionParams, Loss, QueueLimit, ieee80211p};
 use crosslane_core::path::PathId;
+use crosslane_core::path::VehicleState;
 use crosslane_core::rng::Rng;
-use crosslane_core::roadside::cam_generation::VehicleState;
 use crosslane_core::time::{Duration, Instant};
 
 use super::vehicle_cams::{VehicleCam, VehicleSender};

@@ -1,9 +1,9 @@
 //! The vehicle's own CAMs on one radio, and the RSUs that receive them.
 
 use crosslane_core::engine::Engine;
-use crosslane_core::path::{PathId, Position};
+use crosslane_core::path::{PathId, Position, VehicleState};
 use crosslane_core::rng::Rng;
-use crosslane_core::roadside::cam_generation::{CHECK_INTERVAL, CamDue, CamGeneration, Input, VehicleState};
+use crosslane_core::roadside::cam_generation::{CHECK_INTERVAL, CamDue, CamGeneration, Input};
 use crosslane_core::time::{Duration, Instant};
 
 use crate::radio::cam::{self, Cam, CamError};

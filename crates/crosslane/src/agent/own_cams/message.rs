@@ -91,7 +91,7 @@ fn generation_delta_time(unix_ms: u64) -> u64 {
 mod tests {
     use super::*;
     use crosslane_core::path::Position;
-    use crosslane_core::roadside::cam_generation::VehicleState;
+    use crosslane_core::path::VehicleState;
 
     fn fix() -> Fix {
         let position = Some(Position { latitude_deg: 40.6405, longitude_deg: -8.65375 });

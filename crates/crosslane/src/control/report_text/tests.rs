@@ -31,7 +31,22 @@ fn lte() -> PathReport {
         connections: 2,
         sent_bytes: Some(1_234_567),
         received_bytes: Some(999),
+        volume: None,
     }
+}
+
+/// One that is limited by day and month.
+fn limited() -> PathReport {
+    let period = |period: &str, used_bytes, limit_bytes, resets: &str| VolumePeriodReport {
+        period: period.into(),
+        used_bytes,
+        soft_bytes: limit_bytes / 2,
+        limit_bytes,
+        resets: resets.into(),
+    };
+    let month = period("month", 4_600_000_000, 5_000_000_000, "2026-12-01");
+    let day = period("day", 1_500_000, 900_000_000, "2026-11-26");
+    PathReport { volume: Some(VolumeReport { level: "scarce".into(), periods: vec![month, day] }), ..lte() }
 }
 
 fn wlan() -> PathReport {
@@ -179,4 +194,18 @@ what happened last:
 fn an_answer_cannot_write_to_the_terminal() {
     let status_of = AgentStatus { configuration: "\u{1b}[2Jx".into(), ..agent() };
     assert!(status(&status_of).contains("configuration   ?[2Jx\n"));
+}
+
+#[test]
+fn a_volume_is_shown_where_there_is_one() {
+    let agent = AgentStatus { paths: vec![limited(), wlan()], ..agent() };
+    let expected = "\nvolume          lte scarce: 4.60 GB of 5.00 GB this month, until 2026-12-01; 1.5 MB of 900.0 MB this \
+                    day, until 2026-11-26\nproblem ";
+    assert!(status(&agent).contains(expected), "{}", status(&agent));
+    let shown = links(&agent);
+    let ends: Vec<&str> = shown.lines().map(|line| line.rsplit("  ").next().unwrap()).collect();
+    assert_eq!(ends, ["volume", "4.60 GB of 5.00 GB this month", "-"]);
+    let (r#for, against, changes) = (vec![], vec![], vec![]);
+    let shown = explanation(&Explanation::Path { status: Box::new(limited()), r#for, against, changes });
+    assert!(shown.contains("\nits volume is scarce: 4.60 GB of 5.00 GB this month, until 2026-12-01; 1.5"), "{shown}");
 }

@@ -186,7 +186,12 @@ function link(path, now) {
       ...item("signal", measured(path.signal_dbm, "dBm")),
       ...item("RTT", measured(path.rtt_ms, "ms")),
       ...item("sending / receiving", `${rate(rates.at(-1)?.up)} / ${rate(rates.at(-1)?.down)}`),
-      ...item("connections", String(path.connections))));
+      ...item("connections", String(path.connections)),
+      ...(path.volume ? item("volume", path.volume.periods.map(used).join(", ")) : [])));
+}
+
+function used(period) {
+  return `${bytes(period.used_bytes)} of ${bytes(period.limit_bytes)} this ${period.period}`;
 }
 
 function row(cells, tag = "td", numbers = []) {

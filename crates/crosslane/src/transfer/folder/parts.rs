@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +17,8 @@ use crosslane_core::transfer::multipath::ranges::Ranges;
 use crosslane_core::transfer::multipath::{bytes, extent, pieces};
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
+
+use crate::durable_file::{replace, with_suffix};
 
 /// Suffix of the name of a partial file.
 const PART: &str = ".part";
@@ -232,12 +234,8 @@ fn read(path: &Path) -> Result<State, String> {
 pub(super) fn save(file: &File, path: &Path, content: Content, ranges: Vec<(u32, u32)>) -> io::Result<()> {
     file.sync_data()?;
     let pieces = ranges.into_iter().take(MAX_RANGES).collect();
-    let new = with_suffix(path, ".state.new");
-    let mut state = File::create(&new)?;
-    state.write_all(&serde_json::to_vec(&State { version: VERSION, content, pieces })?)?;
-    state.sync_all()?;
-    fs::rename(new, with_suffix(path, ".state"))?;
-    sync_folder(path)
+    let state = serde_json::to_vec(&State { version: VERSION, content, pieces })?;
+    replace(&with_suffix(path, ".state"), &state)
 }
 
 /// Removes the state of a partial file.
@@ -245,15 +243,4 @@ pub(super) fn forget(path: &Path) {
     for suffix in [".state", ".state.new"] {
         drop(fs::remove_file(with_suffix(path, suffix)));
     }
-}
-
-/// A new name is durable only after the folder is synced.
-pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
-    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }

@@ -1,0 +1,257 @@
+//! The data volumes of the paths: counted from their interfaces, kept in a file.
+
+use std::io;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use chrono::NaiveDate;
+use crosslane_core::agent::Input;
+use crosslane_core::assess::Reason;
+use crosslane_core::path::PathId;
+use crosslane_core::time::Instant;
+use crosslane_core::volume::Volume;
+
+use super::Driver;
+use super::config::Config;
+use super::config::volume::VolumeConfig;
+use super::later::Part;
+use crate::clock::local_date;
+use crate::control::report::{VolumePeriodReport, VolumeReport};
+use crate::control::report_text::bytes;
+use crate::error::{Error, Result};
+
+mod calendar;
+mod meter;
+mod state;
+
+use meter::{Limits, Meter, Reading, Use, level, uses};
+use state::{Lack, State};
+
+/// Period in which the counters are read. What a link carries in it, and while the state is written, may be lost
+/// with the power.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// The paths with a volume.
+pub struct Volumes {
+    file: PathBuf,
+    /// What was last written, also of paths that have no volume now.
+    state: State,
+    metered: Vec<Metered>,
+    next: Instant,
+    writing: Option<JoinHandle<io::Result<()>>>,
+    /// Whether the last attempt to write failed; [`Missing`](super::later::Missing) decides when the next one is due.
+    is_broken: bool,
+}
+
+struct Metered {
+    path: PathId,
+    name: String,
+    meter: Meter,
+}
+
+impl Volumes {
+    /// `None` if no path has a volume; and what is wrong with the file, if anything.
+    pub fn open(config: &Config) -> (Option<Volumes>, Option<String>) {
+        let file = config.service.volume_file.clone();
+        let (date, boot_id) = (local_date(), state::boot_id());
+        if limited(config).next().is_none() {
+            return (None, None);
+        }
+        let attempt = format!("while reading data volumes from {}", file.display());
+        let (state, note) = match state::read(&file, &boot_id) {
+            Ok(state) => (state, None),
+            Err(Lack::Absent) => (State::new(boot_id), None),
+            Err(Lack::Unreadable(cause)) => {
+                (State::new(boot_id), Some(format!("{attempt}: {cause}; counting begins at zero")))
+            }
+            Err(Lack::Foreign(cause)) => {
+                let aside = match state::set_aside(&file) {
+                    Ok(aside) => format!("it is {} now", aside.display()),
+                    Err(cause) => format!("it cannot be renamed ({cause})"),
+                };
+                (State::new(boot_id), Some(format!("{attempt}: {cause}; {aside}, and counting begins at zero")))
+            }
+        };
+        let metered = limited(config).map(|(path, name, limits)| {
+            let meter = Meter::new(limits, state.paths.get(name).cloned(), date);
+            Metered { path, name: name.into(), meter }
+        });
+        let metered = metered.collect();
+        let volumes = Volumes { file, state, metered, next: Instant::ZERO, writing: None, is_broken: false };
+        (Some(volumes), note)
+    }
+
+    /// When the counters are to be read next.
+    pub fn next_wakeup(&self) -> Instant {
+        self.next
+    }
+
+    /// Counts up to the present counters; returns the levels that have changed.
+    fn check(&mut self, now: Instant, date: NaiveDate, present: impl Fn(PathId) -> Option<Reading>) -> Vec<Input> {
+        self.next = now + PERIOD;
+        let change = |of: &mut Metered| {
+            let level = of.meter.check(now, date, present(of.path))?;
+            Some(Input::Volume(of.path, level, reason(&of.name, level, &of.meter.uses())))
+        };
+        self.metered.iter_mut().filter_map(change).collect()
+    }
+
+    /// The result of a write that has ended.
+    fn written(&mut self) -> Option<Result<()>> {
+        let ended = self.writing.take_if(|writing| writing.is_finished())?;
+        let written = ended.join().unwrap_or_else(|_| Err(io::Error::other("the writer has failed")));
+        self.is_broken = written.is_err();
+        Some(written.map_err(|cause| self.unwritten(cause)))
+    }
+
+    fn unwritten(&self, cause: io::Error) -> Error {
+        let attempt = format!("writing data volumes to {}", self.file.display());
+        let remedy = "set service.volume_file to a file that the agent can write";
+        Error::failure(attempt, cause).with_remedy(remedy)
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.writing.is_none() && !self.is_broken && self.metered.iter().any(|one| one.meter.is_due(now))
+    }
+
+    /// Begins to write the state, beside the agent: a disk may need long.
+    fn write(&mut self, now: Instant) -> Result<()> {
+        self.keep(|meter| meter.save(now));
+        let (file, state) = (self.file.clone(), self.state.clone());
+        let write = move || state::write(&file, &state);
+        let writing = std::thread::Builder::new().name("volumes".into()).spawn(write);
+        self.is_broken = writing.is_err();
+        self.writing = Some(writing.map_err(|cause| self.unwritten(cause))?);
+        Ok(())
+    }
+
+    fn keep(&mut self, of: impl Fn(&mut Meter) -> meter::Kept) {
+        for one in &mut self.metered {
+            self.state.paths.insert(one.name.clone(), of(&mut one.meter));
+        }
+    }
+
+    /// Writes the last state.
+    fn finish(mut self) -> Result<()> {
+        // Its result does not matter: a newer state replaces it.
+        self.writing.take().into_iter().for_each(|writing| drop(writing.join()));
+        self.keep(Meter::finish);
+        state::write(&self.file, &self.state).map_err(|cause| self.unwritten(cause))
+    }
+
+    /// The volume of a path, if it has one.
+    pub fn report(&self, path: PathId) -> Option<VolumeReport> {
+        let meter = &self.metered.iter().find(|one| one.path == path)?.meter;
+        let period = |of: Use| VolumePeriodReport {
+            period: of.period.into(),
+            used_bytes: of.bytes,
+            soft_bytes: of.limit.soft,
+            limit_bytes: of.limit.hard,
+            resets: of.resets.to_string(),
+        };
+        Some(VolumeReport {
+            level: meter.level().name().into(),
+            periods: meter.uses().into_iter().map(period).collect(),
+        })
+    }
+}
+
+/// The paths with a volume.
+fn limited(config: &Config) -> impl Iterator<Item = (PathId, &str, Limits)> {
+    let paths = config.paths.iter().map(|path| path.get_ref()).enumerate();
+    let limits =
+        |volume: &VolumeConfig| Limits { day: volume.day(), month: volume.month(), reset_day: volume.reset_day() };
+    paths.filter_map(move |(place, path)| {
+        let volume = path.volume.as_ref()?.get_ref();
+        Some((PathId(place as u8), path.name.as_str(), limits(volume)))
+    })
+}
+
+/// Why a path has this level.
+fn reason(name: &str, level: Volume, uses: &[Use]) -> Reason {
+    let Some(of) = uses.first() else { return Reason::default() };
+    let (rule, consequence) = match level {
+        Volume::Available => ("volume.available", "it may carry".into()),
+        Volume::Scarce => ("volume.scarce", format!("it carries until {} only while no other path is good", of.resets)),
+        Volume::Exhausted => ("volume.exhausted", format!("it carries nothing until {}", of.resets)),
+    };
+    let text = format!("{name} has used {}: {consequence}", used(of));
+    let inputs = [("used_bytes", of.bytes as f64), ("limit_bytes", of.limit.hard as f64)];
+    Reason { rule, text, inputs: inputs.into() }
+}
+
+fn used(of: &Use) -> String {
+    format!("{} of {} this {}", bytes(Some(of.bytes)), bytes(Some(of.limit.hard)), of.period)
+}
+
+/// The paths whose volume is used up according to the file, a sentence each.
+pub fn used_up(config: &Config) -> Vec<String> {
+    let (date, file) = (local_date(), &config.service.volume_file);
+    let Ok(state) = state::read(file, &state::boot_id()) else { return Vec::new() };
+    let sentence = |(_, name, limits): (PathId, &str, Limits)| {
+        let uses = uses(state.paths.get(name)?, limits, date);
+        let level = level(&uses);
+        (level == Volume::Exhausted).then(|| format!("path {name:?}: {}", reason("it", level, &uses).text))
+    };
+    limited(config).filter_map(sentence).collect()
+}
+
+impl Driver {
+    /// Levels from before the start precede the decisions about connections that exist.
+    pub(super) fn start_volumes(&mut self) {
+        let (volumes, note) = Volumes::open(&self.config);
+        self.volumes = volumes;
+        note.into_iter().for_each(|note| self.note_to_user(&note));
+        self.check_volumes();
+    }
+
+    /// Counts what the paths carry, once it is time.
+    pub(super) fn check_volumes(&mut self) {
+        let now = self.clock.now();
+        if self.volumes.as_ref().is_none_or(|volumes| now < volumes.next_wakeup()) {
+            return;
+        }
+        self.count_volumes(now);
+        match self.volumes.as_mut().and_then(Volumes::written) {
+            Some(Ok(())) => self.set_available(Part::Volumes),
+            Some(Err(fault)) => self.set_missing(Part::Volumes, &fault),
+            None => {}
+        }
+        if self.volumes.as_ref().is_some_and(|volumes| volumes.is_due(now)) {
+            self.set_up(Part::Volumes);
+        }
+    }
+
+    fn count_volumes(&mut self, now: Instant) {
+        let Some(volumes) = &mut self.volumes else { return };
+        let (table, interfaces) = (self.counters.bytes(), &self.interfaces);
+        let reading = |path| {
+            let [sent, received] = table.get(interfaces.name(path))?;
+            Some(Reading { if_index: interfaces.index(path)?, bytes: sent.saturating_add(*received) })
+        };
+        for input in volumes.check(now, local_date(), reading) {
+            if let Input::Volume(_, _, reason) = &input {
+                self.journal.note(&reason.text);
+            }
+            self.handle(input);
+        }
+    }
+
+    /// Begins to write the volumes; `None`: the result comes later.
+    pub(super) fn write_volumes(&mut self) -> Result<Option<()>> {
+        let now = self.clock.now();
+        self.volumes.as_mut().map_or(Ok(()), |volumes| volumes.write(now))?;
+        Ok(None)
+    }
+
+    pub(super) fn finish_volumes(&mut self) {
+        self.count_volumes(self.clock.now());
+        if let Some(Err(fault)) = self.volumes.take().map(Volumes::finish) {
+            self.journal.fault(&fault);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
