@@ -19,6 +19,7 @@ use crate::tunnel::config::TunnelConfig;
 
 pub mod cam;
 mod checks;
+pub mod class;
 pub mod http;
 pub mod observe;
 pub mod reload;
@@ -28,6 +29,7 @@ pub mod unit;
 
 use cam::CamConfig;
 use checks::Complaint;
+use class::ClassConfig;
 use http::HttpConfig;
 use observe::Observe;
 use roadside::RoadsideConfig;
@@ -44,6 +46,9 @@ pub struct Config {
     /// How the paths are used.
     #[serde(default)]
     pub service: Service,
+    /// Connections that use the paths otherwise; the first class that matches applies.
+    #[serde(default, rename = "class")]
+    pub classes: Vec<Spanned<ClassConfig>>,
     #[serde(rename = "strategy")]
     strategy_table: Option<Spanned<toml::Table>>,
     /// What is observed.
@@ -247,7 +252,7 @@ fn read_checked(text: &str) -> Result<Config, Complaint> {
         return Err((unknown.span().start, cause, "name paths of this file"));
     }
     let of_keys = [checks::ranges, checks::mode, checks::demands, checks::costs];
-    let of_sections = [observe::check, unit::check, roadside::check, cam::check, http::check];
+    let of_sections = [class::check, observe::check, unit::check, roadside::check, cam::check, http::check];
     of_keys.into_iter().chain(of_sections).try_for_each(|check| check(&config))?;
     Ok(config)
 }
