@@ -207,11 +207,6 @@ const CONFIGURATIONS: &[(&str, &str, &str)] = &[
         "[[class]]\nname = \"a\"\nmode = \"off\"\n[strategy]",
         "line 12: class \"a\" has no condition; give",
     ),
-    (
-        "[strategy]",
-        "[[class]]\nname = \"a\"\nmode = \"off\"\nuser = \"no-such-user\"\n[strategy]",
-        "class \"a\" names \"no-such-user\", which is no user; name a user",
-    ),
 ];
 
 /// A working directory with the files of the cases and a valid scenario.

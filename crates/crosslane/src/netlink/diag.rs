@@ -17,6 +17,7 @@ use super::links;
 use super::message::{DecodeError, Message, attributes, frame};
 pub use super::mptcp_info::MptcpInfo;
 use super::mptcp_info::{live_token, upper_layer};
+pub use super::owner::Owner;
 use super::socket::{CallError, Channel, CommandError, OpenError};
 use super::tcp_info::TcpInfo;
 
@@ -35,15 +36,6 @@ const INET_DIAG_ULP_INFO: u16 = 19;
 const SOCK_DESTROY: u16 = 21;
 /// A socket is identified by its addresses, not by its cookie.
 const NO_COOKIE: [u8; 8] = [0xff; 8];
-
-/// The program's part of a socket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Owner {
-    /// User id of the program.
-    pub user: u32,
-    /// The socket's mark (SO_MARK); 0 if it has none, and without CAP_NET_ADMIN.
-    pub mark: u32,
-}
 
 /// One TCP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,6 +29,7 @@ pub mod links;
 mod lookup;
 mod message;
 mod mptcp_info;
+mod owner;
 pub mod path_manager;
 pub mod path_routes;
 mod probe;
