@@ -9,8 +9,8 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::actuator::{self, Actuator, Command, Event, Verdict};
-use crate::allocate::{Allocator, Mode, PathInput, PathSupply};
+use crate::actuator::{self, Actuator, Command, Event};
+use crate::allocate::{Allocator, Mode};
 use crate::assess::arrivals::Arrivals;
 use crate::assess::{Alarm, Assessor, Belief, Reason};
 use crate::demand::{Admission, Demand};
@@ -21,13 +21,16 @@ use crate::strategy::Strategy;
 use crate::time::Instant;
 use crate::volume::Volume;
 use crate::wanted::{ConnectionClass, Wanted};
+use allocation::Class;
 use path::{Path, Reports, reason_for};
 
+mod allocation;
 mod changes;
 mod path;
 mod preference;
 mod view;
 
+pub use allocation::MAX_CLASSES;
 pub use changes::{Change, Changed};
 pub use preference::Preferred;
 pub use view::{Argument, PathView};
@@ -84,8 +87,21 @@ pub enum Output {
         /// The reason.
         reason: Reason,
     },
-    /// The wanted state of a path changed.
+    /// The wanted state of a path changed, for the default class of connections.
     Decision {
+        /// The path.
+        path: PathId,
+        /// The new state.
+        state: PathState,
+        /// The previous state.
+        was: PathState,
+        /// The reason.
+        reason: Reason,
+    },
+    /// The wanted state of a path changed, for another class of connections.
+    ClassDecision {
+        /// The class.
+        class: ConnectionClass,
         /// The path.
         path: PathId,
         /// The new state.
@@ -123,6 +139,8 @@ pub struct Agent {
     paths: Vec<Path>,
     assessors: Assessors,
     allocator: Box<dyn Allocator + Send>,
+    /// The classes of connections after the default one.
+    classes: Vec<Class>,
     actuators: Vec<Box<dyn Actuator>>,
     wanted: Wanted,
     arrivals: Arrivals,
@@ -155,9 +173,10 @@ impl Agent {
     ) -> Agent {
         let (arrivals, reports) = (Arrivals::default(), Reports::default());
         let wanted = paths.iter().map(|_| PathState::Closed).collect();
-        let (paths_of, preferred) = (Vec::new(), None);
+        let (classes, preferred) = (Vec::new(), None);
+        let paths_of = Vec::new();
         let mut agent =
-            Agent { paths: paths_of, assessors, allocator, actuators, wanted, arrivals, preferred, reports };
+            Agent { paths: paths_of, assessors, allocator, classes, actuators, wanted, arrivals, preferred, reports };
         for (spec, &rank) in paths.iter().zip(ranks) {
             agent.place(Instant::ZERO, spec, rank);
         }
@@ -253,7 +272,7 @@ impl Agent {
             let Some(path) = self.paths.get_mut(usize::from(id.0)) else { continue };
             if path.belief == Belief::Unknown && path.state < found && !path.is_barred() {
                 path.decide(now, id, found, Reason::plain("resync", "a subflow exists on it"), &mut self.reports);
-                self.wanted.set(id, found);
+                self.adopt_state(id, found);
             }
         }
         self.apply(now);
@@ -290,62 +309,15 @@ impl Agent {
         self.review(now);
     }
 
-    /// Allocates again if the allocator asks for it.
-    fn review(&mut self, now: Instant) {
-        let supplies: Vec<PathSupply> = self.paths.iter().map(Path::supply).collect();
-        if let Some(reason) = self.allocator.review(now, &supplies) {
-            self.allocate(now, |_, _| reason.clone());
-        }
-    }
-
     /// When a belief or what the allocator wants may change.
     fn deciding_wakeup(&self) -> Option<Instant> {
         let assessors = self.paths.iter().flat_map(|path| &path.assessors);
         assessors
             .filter_map(|assessor| assessor.next_wakeup())
             .chain(self.allocator.next_wakeup())
+            .chain(self.classes.iter().filter_map(Class::next_wakeup))
             .chain(self.preference_end())
             .min()
-    }
-
-    fn on_demand(&mut self, now: Instant, demand: &Demand) {
-        let paths: Vec<PathSupply> = self.paths.iter().map(Path::supply).collect();
-        let reason = self.allocator.on_demand(now, demand, &paths);
-        while let Some(admission) = self.allocator.poll_admission() {
-            self.reports.outputs.push_back(Output::Admission(admission));
-        }
-        if let Some(reason) = reason {
-            self.allocate(now, |_, _| reason.clone());
-        }
-    }
-
-    fn allocate(&mut self, now: Instant, why: impl Fn(&[Path], usize) -> Reason) {
-        let inputs: Vec<PathInput> = self.paths.iter().map(Path::input).collect();
-        let mut wanted = self.allocator.allocate(&inputs);
-        self.apply_preference(&mut wanted);
-        for place in 0..self.paths.len() {
-            let id = PathId(place as u8);
-            if self.paths[place].is_barred() {
-                wanted.close(id);
-            }
-            let state = wanted.state(ConnectionClass::default(), id);
-            if self.paths[place].state != state {
-                let reason = why(&self.paths, place);
-                self.paths[place].decide(now, id, state, reason, &mut self.reports);
-            }
-        }
-        if wanted.order() != self.wanted.order() {
-            let first = wanted.order().first().map_or(0, |path| usize::from(path.0));
-            let (order, reason) = (wanted.order().to_vec(), why(&self.paths, first));
-            self.reports.outputs.push_back(Output::Order { order, reason });
-        }
-        self.wanted = wanted;
-        self.apply(now);
-    }
-
-    fn apply(&mut self, now: Instant) {
-        let verdicts: Vec<Verdict> = self.paths.iter().map(Path::verdict).collect();
-        self.actuators.iter_mut().for_each(|actuator| actuator.apply(now, &self.wanted, &verdicts));
     }
 }
 

@@ -43,6 +43,14 @@ impl Wanted {
         (self, class)
     }
 
+    /// Sets the states for the connections of a class, whether it exists or is the next one.
+    pub(crate) fn set_class(&mut self, class: ConnectionClass, states: Vec<PathState>) {
+        match self.classes.get_mut(usize::from(class.0)) {
+            Some(of_class) => *of_class = states,
+            None => self.classes.push(states),
+        }
+    }
+
     /// The paths, the most preferred first; empty: the user's preference applies.
     pub fn order(&self) -> &[PathId] {
         &self.order

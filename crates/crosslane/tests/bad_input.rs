@@ -203,6 +203,11 @@ const CONFIGURATIONS: &[(&str, &str, &str)] = &[
         "demands = \"@d\"\ncost_per_gb = { lte = 2, its-g5 = 1 }\nprefer = [\"lte\", \"its-g5\"]",
         "line 11: \"lte\" is preferred to \"its-g5\" and costs more",
     ),
+    (
+        "[strategy]",
+        "[[class]]\nname = \"a\"\nmode = \"off\"\n[strategy]",
+        "line 12: class \"a\" has no condition; give",
+    ),
 ];
 
 /// A working directory with the files of the cases and a valid scenario.

@@ -7,11 +7,11 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::time::Duration;
 
-use crosslane::netlink::diag::{Diag, is_linux};
+use crosslane::netlink::diag::Diag;
 use crosslane::netlink::endpoints::{Endpoint, EndpointSocket, Limits};
 use crosslane::netlink::links::{self, Notice};
 use crosslane::netlink::path_manager::{self, CommandSocket, EventSocket};
-use crosslane::netlink::{EventError, PathManager, TcpState, Wiring, probe, select_path_manager};
+use crosslane::netlink::{EventError, PathManager, TcpState, Wiring, is_linux, probe, select_path_manager};
 use crosslane_core::mptcp::{AddressId, Command, Event, Subflow, Token};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};

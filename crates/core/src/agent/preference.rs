@@ -27,10 +27,11 @@ impl Agent {
         self.preferred
     }
 
-    /// Replaces the strategy's allocator, for another mode of use; the beliefs stay.
+    /// Replaces the allocator of the default class, for another mode of use; the beliefs stay.
     pub fn set_allocator(&mut self, now: Instant, allocator: Box<dyn Allocator + Send>, reason: &Reason) {
         self.allocator = allocator;
-        self.allocate(now, |_, _| reason.clone());
+        self.allocate_default(now, |_, _| reason.clone());
+        self.apply(now);
     }
 
     /// Sets the rank of each path in the user's preference (0 first), in the order of their ids.

@@ -109,7 +109,7 @@ impl Manager {
 
     /// Sets the class of a connection, by which its wanted states are chosen.
     pub fn set_class(&mut self, token: Token, class: ConnectionClass) {
-        self.with(token, |connection, _| connection.class = class);
+        self.with(token, |connection, plan| connection.set_class(plan, class));
     }
 
     /// Adds a path, or another one in the place of a removed one.

@@ -11,17 +11,19 @@ use crosslane_core::path::PathSpec;
 use crosslane_core::time::Instant;
 
 use super::Driver;
+use super::classes::Classes;
 use super::config::Config;
 use crate::error::{Error, Result};
 use crate::netlink::diag::{Connection, Diag, SubflowInfo};
 use crate::netlink::links;
 use crate::netlink::path_manager::{self, CommandSocket};
-use crate::netlink::{self, CommandError, Stream, TcpState};
+use crate::netlink::{self, CommandError, EventError, Stream, TcpState};
 
 pub struct Mptcp {
     commands: CommandSocket,
     pub diag: Diag,
     pub events: Stream<Event>,
+    pub classes: Classes,
     /// Local and remote address of subflows that were destroyed, and when they are to be reset.
     destroyed: VecDeque<(Instant, SocketAddr, SocketAddr)>,
 }
@@ -39,6 +41,7 @@ impl Mptcp {
             commands: CommandSocket::open().map_err(|cause| starting(&cause))?,
             diag: Diag::open().map_err(|cause| starting(&cause))?,
             events: events.into_stream().map_err(|cause| starting(&cause))?,
+            classes: Classes::new(config),
             destroyed: VecDeque::new(),
         }))
     }
@@ -75,14 +78,33 @@ impl Drop for Mptcp {
 }
 
 impl Driver {
+    /// An event of the kernel's path manager.
+    ///
+    /// # Errors
+    /// The kernel reports none any more.
+    pub(super) fn event(&mut self, event: std::result::Result<Event, EventError>) -> Result<()> {
+        match event {
+            Ok(event) => {
+                self.poller.poll_soon(self.clock.now());
+                self.classified(event);
+            }
+            Err(EventError::Overrun) => self.resync(),
+            Err(EventError::Malformed(fault)) => self.journal.fault(&fault),
+            Err(EventError::Io(cause)) => return Err(Error::failure("listening to the kernel's path manager", cause)),
+        }
+        Ok(())
+    }
+
     /// Passes the present connections to the engine: after a start, and after an
     /// overrun of the kernel's events.
     pub(super) fn resync(&mut self) {
         match self.mptcp.as_mut().map_or(Ok(Vec::new()), |mptcp| mptcp.diag.connections()) {
-            Ok(connections) => {
+            Ok(mut connections) => {
+                let classes = self.take_classes(&mut connections);
                 self.former_addresses(&connections);
                 let snapshots = connections.iter().map(connection_snapshot).collect();
                 self.handle(actuator::Event::Resync(snapshots).into());
+                classes.into_iter().for_each(|(token, class)| self.handle(actuator::Event::Class(token, class).into()));
             }
             Err(fault) => self.journal.fault(&fault),
         }

@@ -19,6 +19,7 @@ use crate::tunnel::config::TunnelConfig;
 
 pub mod cam;
 mod checks;
+pub mod class;
 pub mod http;
 pub mod keepalive;
 mod log;
@@ -31,6 +32,7 @@ pub mod volume;
 
 use cam::CamConfig;
 use checks::Complaint;
+use class::ClassConfig;
 use http::HttpConfig;
 use keepalive::KeepaliveSetting;
 pub use log::Log;
@@ -50,6 +52,9 @@ pub struct Config {
     /// How the paths are used.
     #[serde(default)]
     pub service: Service,
+    /// Connections that use the paths otherwise; the first class that matches applies.
+    #[serde(default, rename = "class")]
+    pub classes: Vec<Spanned<ClassConfig>>,
     #[serde(rename = "strategy")]
     strategy_table: Option<Spanned<toml::Table>>,
     /// What is observed.
@@ -242,10 +247,7 @@ fn read_checked(text: &str) -> Result<Config, Complaint> {
         let cause = format!("`prefer` names {:?}, which is no path", unknown.get_ref());
         return Err((unknown.span().start, cause, "name paths of this file"));
     }
-    let of_keys = [checks::ranges, checks::mode, checks::demands, checks::costs];
-    let of_sections =
-        [observe::check, unit::check, roadside::check, cam::check, http::check, keepalive::check, volume::check];
-    of_keys.into_iter().chain(of_sections).try_for_each(|check| check(&config))?;
+    checks::all(&config)?;
     Ok(config)
 }
 

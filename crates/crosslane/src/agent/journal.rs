@@ -36,6 +36,8 @@ pub struct Journal {
     source: &'static str,
     clock: Clock,
     names: Vec<String>,
+    /// Names of the classes of connections after the default one.
+    classes: Vec<String>,
     to: Sink,
     name: String,
     /// Outputs of the agent, with their time and the kernel's error if it refused one.
@@ -49,7 +51,8 @@ impl Journal {
     /// Writes into the file that the configuration names, or to standard output.
     pub fn open(config: &Config, clock: Clock) -> Journal {
         let names = config.paths.iter().map(|path| path.get_ref().name.clone()).collect();
-        Journal::new("agent", &config.log, names, clock)
+        let classes = config.managed_classes().map(|(name, _)| name.to_owned()).collect();
+        Journal { classes, ..Journal::new("agent", &config.log, names, clock) }
     }
 
     /// The journal of a controller.
@@ -67,7 +70,8 @@ impl Journal {
             None => (Sink::default(), "standard output".into()),
         };
         let (limit, buffered) = (Limit::new(clock.now()), Vec::new());
-        let mut journal = Journal { source, clock, names, to, name, buffered, limit, faults: 0, broken: false };
+        let (classes, faults, broken) = (Vec::new(), 0, false);
+        let mut journal = Journal { source, clock, names, classes, to, name, buffered, limit, faults, broken };
         let start = json!({ "monotonic_ns": clock.origin_ns(), "version": env!("CARGO_PKG_VERSION") });
         journal.write_event("start", start);
         journal
@@ -85,7 +89,10 @@ impl Journal {
     pub fn flush(&mut self) {
         for (at, output, error) in std::mem::take(&mut self.buffered) {
             let error = error.as_ref().map(|error| error as &dyn std::fmt::Display);
-            let line = events::agent_event(at, &output, error, &self.names);
+            let mut line = events::agent_event(at, &output, error, &self.names);
+            if let Output::ClassDecision { class, .. } = &output {
+                line["class"] = json!(self.classes.get(usize::from(class.0) - 1));
+            }
             self.write_limited(&line);
         }
     }

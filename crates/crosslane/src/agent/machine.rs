@@ -38,7 +38,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 pub fn refusal(config: &Config) -> Option<Error> {
     let tunnel = config.tunnel.as_ref().and_then(|tunnel| tunnel.get_ref().keys().err());
     let unit = || config.unit.as_ref()?.get_ref().follower().err();
-    tunnel.or_else(unit).or_else(|| {
+    tunnel.or_else(unit).or_else(|| unknown_user(config)).or_else(|| {
         let roadside = config.roadside.as_ref()?.get_ref();
         if let (Some(_), Some(key)) = (&roadside.controller, &roadside.key)
             && let Err(fault) = PrivateKey::read(key.get_ref())
@@ -47,6 +47,16 @@ pub fn refusal(config: &Config) -> Option<Error> {
         }
         let unit = roadside.units.iter().map(|unit| roadside.encrypted(unit.get_ref(), 1500));
         unit.filter(|_| roadside.tunnel == TunnelKind::Crosslane).find_map(|tunnel| tunnel.keys().err())
+    })
+}
+
+/// A class would match nothing.
+fn unknown_user(config: &Config) -> Option<Error> {
+    let mut classes = config.classes.iter().map(Spanned::get_ref);
+    classes.find_map(|class| {
+        let name = class.user.as_deref().filter(|name| user(name).is_none())?;
+        let cause = format!("class {:?} names {name:?}, which is no user", class.name);
+        Some(Error::usage("reading the classes of the configuration", cause, "name a user of this machine"))
     })
 }
 
@@ -151,7 +161,8 @@ pub fn trusted(names: &[Spanned<String>]) -> (Vec<u32>, Vec<&str>) {
     (users, unknown)
 }
 
-fn user(name: &str) -> Option<u32> {
+/// The id of a user given by name or number.
+pub fn user(name: &str) -> Option<u32> {
     name.parse().ok().or_else(|| Some(User::from_name(name).ok()??.uid.as_raw()))
 }
 

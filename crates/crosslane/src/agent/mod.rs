@@ -10,7 +10,6 @@ use crosslane_core::actuator::{self, Command};
 use crosslane_core::agent::{Agent, Input, Output};
 use crosslane_core::allocate::Mode;
 use crosslane_core::engine::Engine;
-use crosslane_core::mptcp::Event;
 use crosslane_core::path::{PathSpec, Sample, SampleKind};
 use crosslane_core::strategy::threshold;
 use crosslane_core::time::Instant;
@@ -22,10 +21,11 @@ use crate::control::server::Server;
 use crate::error::{Error, Result};
 use crate::http::HttpServer;
 use crate::netlink::links::{self, Notice};
-use crate::netlink::{EventError, PathManager, Stream, path_manager};
+use crate::netlink::{PathManager, Stream, path_manager};
 use crate::observe::{self, Observation, Observed, Observer};
 
 mod changes;
+mod classes;
 mod commands;
 pub mod config;
 mod counters;
@@ -160,7 +160,9 @@ impl Driver {
         let specs: Vec<PathSpec> = config.paths.iter().map(|path| path.get_ref().spec()).collect();
         // Only a gateway has no strategy, and it has no path to use one on.
         let strategy = config.strategy.clone().unwrap_or_else(|| Arc::new(threshold::Params::default()));
-        let engine = Agent::new(&specs, &config.ranks(), config.service.mode, strategy, actuators(&config, &specs));
+        let of_classes = config.managed_classes().map(|(_, mode)| strategy.allocator(mode)).collect();
+        let engine = Agent::new(&specs, &config.ranks(), config.service.mode, strategy, actuators(&config, &specs))
+            .with_classes(of_classes);
         let config = Arc::new(config);
         let (present, notices) = links::monitor().map_err(|cause| starting(&cause))?;
         let mut driver = Driver {
@@ -307,19 +309,6 @@ impl Driver {
             Ok(Observed::Note(sentence)) => self.note_to_user(&sentence),
             Err(rejected) => self.journal.rejected(&rejected),
         }
-    }
-
-    fn event(&mut self, event: Result<Event, EventError>) -> Result<()> {
-        match event {
-            Ok(event) => {
-                self.poller.poll_soon(self.clock.now());
-                self.handle(actuator::Event::Mptcp(event).into());
-            }
-            Err(EventError::Overrun) => self.resync(),
-            Err(EventError::Malformed(fault)) => self.journal.fault(&fault),
-            Err(EventError::Io(cause)) => return Err(Error::failure("listening to the kernel's path manager", cause)),
-        }
-        Ok(())
     }
 
     fn handle(&mut self, input: Input) {

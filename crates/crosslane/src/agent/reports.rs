@@ -85,7 +85,7 @@ impl Driver {
         });
         let Some(view) = view else { return Err(self.unknown(what, token)) };
         let status = Box::new(self.connection(now, &view));
-        Ok(Explanation::Connection { status, paths: self.path_uses(now, view.token) })
+        Ok(Explanation::Connection { status, paths: self.path_uses(now, &view) })
     }
 
     /// No path has this name, and no connection this token.
@@ -163,6 +163,7 @@ impl Driver {
         };
         ConnectionReport {
             token: TokenName(view.token.0),
+            class: self.config.class_name(view.class).to_owned(),
             peer: view.peer.as_ref().map(SocketAddr::to_string),
             accepted: view.accepted,
             is_foreign: view.is_foreign,
@@ -170,15 +171,15 @@ impl Driver {
         }
     }
 
-    fn path_uses(&self, now: Instant, token: Token) -> Vec<PathUseReport> {
-        let uses = self.engine.path_uses(now, token).unwrap_or_default();
+    fn path_uses(&self, now: Instant, of: &ConnectionView) -> Vec<PathUseReport> {
+        let uses = self.engine.path_uses(now, of.token).unwrap_or_default();
         let report = |view: PathView| {
             let found = uses.iter().find(|one| one.path == view.id)?;
             Some(PathUseReport {
                 path: view.name.into(),
                 wanted_state: found.wanted.name().into(),
                 state: found.state.name().into(),
-                wanted_reason: view.state_reason.into(),
+                wanted_reason: self.engine.reason_of(of.class, view.id).unwrap_or(view.state_reason).into(),
                 reason: (!found.reason.text.is_empty()).then(|| (&found.reason).into()),
             })
         };

@@ -226,6 +226,8 @@ pub struct ConnectionPage {
 pub struct ConnectionReport {
     /// Its token.
     pub token: TokenName,
+    /// Its class; `default`: as `[service]` has it.
+    pub class: String,
     /// The peer's address and port.
     pub peer: Option<String>,
     /// Whether this machine accepted it.

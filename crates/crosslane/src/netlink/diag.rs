@@ -13,12 +13,13 @@ use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponseHe
 use netlink_sys::protocols::{NETLINK_ROUTE, NETLINK_SOCK_DIAG};
 use nix::errno::Errno;
 
-use super::links;
 use super::message::{DecodeError, Message, attributes, frame};
 pub use super::mptcp_info::MptcpInfo;
 use super::mptcp_info::{live_token, upper_layer};
+pub use super::owner::Owner;
 use super::socket::{CallError, Channel, CommandError, OpenError};
 use super::tcp_info::TcpInfo;
+use super::{is_linux, links};
 
 /// Maximum number of sockets in one list; further ones are dropped.
 pub const MAX_SOCKETS: usize = 65_536;
@@ -29,6 +30,7 @@ const RESPONSE_LEN: usize = 72;
 /// Name of the messages in errors.
 const SOCKET: &str = "a socket's description";
 const INET_DIAG_INFO: u16 = 2;
+const INET_DIAG_MARK: u16 = 15;
 const INET_DIAG_ULP_INFO: u16 = 19;
 /// `include/uapi/linux/sock_diag.h`: the socket is closed with a reset.
 const SOCK_DESTROY: u16 = 21;
@@ -44,6 +46,8 @@ pub struct SocketInfo {
     pub remote: SocketAddr,
     /// Index of the interface that it is bound to; 0 if none.
     pub if_index: u32,
+    /// Its program's part.
+    pub owner: Owner,
     /// Its TCP statistics.
     pub tcp: TcpInfo,
     /// Its MPTCP part; `None` for plain TCP, for MPTCP fallen back to TCP,
@@ -81,6 +85,8 @@ pub struct Connection {
     /// True if this endpoint accepted it; `None` if its first subflow is gone, as
     /// only that one shows it. On a vehicle, `None` may count as false.
     pub server_side: Option<bool>,
+    /// Its program's part.
+    pub owner: Owner,
     /// Its subflows, in the kernel's order, without those that this endpoint has
     /// closed; there may be none.
     pub subflows: Vec<SubflowInfo>,
@@ -249,16 +255,18 @@ impl Connection {
     /// `None` for a connection that fell back to TCP.
     fn decode(message: Message<'_>) -> Result<Option<Connection>, DecodeError> {
         let (header, rest) = header(message.payload())?;
-        let mut found = None;
+        let (mut found, mut owner) = (None, Owner { user: header.uid, mark: 0 });
         for attribute in attributes(SOCKET, rest) {
             let attribute = attribute?;
-            if attribute.kind == INET_DIAG_INFO {
-                found = live_token(attribute.value)?;
+            match attribute.kind {
+                INET_DIAG_INFO => found = live_token(attribute.value)?,
+                INET_DIAG_MARK => owner.mark = attribute.u32("a socket's mark")?,
+                _ => {}
             }
         }
         Ok(found.map(|token| {
             let (local, remote) = addresses(&header);
-            Connection { token, local, remote, server_side: None, subflows: Vec::new() }
+            Connection { token, local, remote, server_side: None, owner, subflows: Vec::new() }
         }))
     }
 }
@@ -287,25 +295,19 @@ impl SocketInfo {
         let (header, rest) = header(message.payload())?;
         let (local, remote) = addresses(&header);
         let (if_index, tcp) = (header.socket_id.interface_id, TcpInfo::parse(&[header.state]));
-        let mut socket = SocketInfo { local, remote, if_index, tcp, mptcp: None };
+        let owner = Owner { user: header.uid, mark: 0 };
+        let mut socket = SocketInfo { local, remote, if_index, owner, tcp, mptcp: None };
         for attribute in attributes(SOCKET, rest) {
             let attribute = attribute?;
             match attribute.kind {
                 INET_DIAG_INFO => socket.tcp = TcpInfo::parse(attribute.value),
+                INET_DIAG_MARK => socket.owner.mark = attribute.u32("a socket's mark")?,
                 INET_DIAG_ULP_INFO => socket.mptcp = upper_layer(attribute.value)?,
                 _ => {}
             }
         }
         Ok(socket)
     }
-}
-
-/// Whether this is Linux of that version, or a later one.
-pub fn is_linux(major: u32, minor: u32) -> bool {
-    let Ok(machine) = nix::sys::utsname::uname() else { return false };
-    let mut numbers =
-        machine.release().to_str().unwrap_or_default().split(['.', '-']).map_while(|part| part.parse().ok());
-    (numbers.next(), numbers.next()) >= (Some(major), Some(minor))
 }
 
 /// `struct inet_diag_msg`, and the attributes behind it.

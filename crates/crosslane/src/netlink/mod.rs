@@ -29,6 +29,7 @@ pub mod links;
 mod lookup;
 mod message;
 mod mptcp_info;
+mod owner;
 pub mod path_manager;
 pub mod path_routes;
 mod probe;
@@ -42,7 +43,7 @@ pub mod wireless;
 
 pub use lookup::interface_towards;
 pub use message::{DecodeError, KernelError};
-pub use probe::{PathManager, ProbeError, probe, select_path_manager, selected_path_manager};
+pub use probe::{PathManager, ProbeError, is_linux, probe, select_path_manager, selected_path_manager};
 pub use route::{Route, VXLAN_PORT, Wiring};
 pub(crate) use socket::Channel;
 pub use socket::{CallError, CommandError, OpenError};

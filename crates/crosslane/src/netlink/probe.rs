@@ -9,6 +9,14 @@ use nix::errno::Errno;
 use super::path_manager;
 use super::socket::OpenError;
 
+/// Whether this is Linux of that version, or a later one.
+pub fn is_linux(major: u32, minor: u32) -> bool {
+    let Ok(machine) = nix::sys::utsname::uname() else { return false };
+    let release = machine.release().to_str().unwrap_or_default();
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.parse().ok());
+    (numbers.next(), numbers.next()) >= (Some(major), Some(minor))
+}
+
 /// A missing requirement of the user-space path manager, with the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {

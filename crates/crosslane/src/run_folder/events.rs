@@ -70,6 +70,10 @@ pub fn agent_event(at: Instant, output: &Output, error: Option<&dyn Display>, na
             let fields = json!({ "path": name(path), "state": state.name(), "was": was.name() });
             ("decision", with_reason(fields, reason))
         }
+        Output::ClassDecision { class, path, state, was, reason } => {
+            let fields = json!({ "class": class.0, "path": name(path), "state": state.name(), "was": was.name() });
+            ("class_decision", with_reason(fields, reason))
+        }
         Output::Admission(admission) => {
             let fields = json!({
                 "object": admission.number,

@@ -86,6 +86,9 @@ impl AgentDriver {
         match output {
             Output::Belief { path, belief, reason } => Output::Belief { path: of(path), belief, reason },
             Output::Decision { path, state, was, reason } => Output::Decision { path: of(path), state, was, reason },
+            Output::ClassDecision { class, path, state, was, reason } => {
+                Output::ClassDecision { class, path: of(path), state, was, reason }
+            }
             Output::Alarm { path, alarm } => Output::Alarm { path: of(path), alarm },
             Output::Command(Command::Mptcp(path, command)) => Output::Command(Command::Mptcp(of(path), command)),
             Output::Command(Command::Steer(steering)) => {

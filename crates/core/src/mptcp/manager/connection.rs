@@ -148,6 +148,17 @@ impl Connection {
         }
     }
 
+    /// Sets its class; the plan is that of the former one.
+    pub fn set_class(&mut self, plan: Plan, class: ConnectionClass) {
+        self.class = class;
+        for path in plan.paths.ids() {
+            let was = plan.wanted(path);
+            if was != (Plan { class, ..plan }).wanted(path) {
+                self.on_wanted_change(path, was == PathState::Closed);
+            }
+        }
+    }
+
     /// The address of a path changed or was removed.
     pub fn address_changed(&mut self, now: Instant, plan: Plan, path: PathId) {
         self.joins.remove(&path);

@@ -9,12 +9,15 @@ use super::{Manager, Token};
 use crate::path::{PathId, PathState};
 use crate::reason::Reason;
 use crate::time::Instant;
+use crate::wanted::ConnectionClass;
 
 /// A connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionView {
     /// The connection.
     pub token: Token,
+    /// Its class.
+    pub class: ConnectionClass,
     /// The peer's address and port when the connection began.
     pub peer: Option<SocketAddr>,
     /// True if this endpoint accepted it.

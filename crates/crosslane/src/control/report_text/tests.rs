@@ -143,6 +143,7 @@ fn a_connection_has_a_line_for_each_subflow_and_names_itself_once() {
     };
     let of = |token, is_foreign, subflows| ConnectionReport {
         token: TokenName(token),
+        class: "default".into(),
         peer: Some("192.0.2.1:443".into()),
         accepted: false,
         is_foreign,

@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 fn page(from: u32) -> ConnectionPage {
     let connection = |token| ConnectionReport {
         token: TokenName(token),
+        class: "default".into(),
         peer: Some("x".repeat(500)),
         accepted: false,
         is_foreign: false,

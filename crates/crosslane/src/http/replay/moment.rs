@@ -6,6 +6,7 @@ use crosslane_core::allocate::Mode;
 
 use super::super::Signals;
 use super::recording::{Change, Recording, SubflowRow};
+use crate::agent::config::class::DEFAULT;
 use crate::control::report::{
     AgentStatus, ChangeReport, ConnectionPage, ConnectionReport, PathReport, ReasonReport, SubflowReport, TokenName,
 };
@@ -62,6 +63,7 @@ impl Moment<'_> {
         for row in self.subflows() {
             let connection = connections.entry(row.token).or_insert_with(|| ConnectionReport {
                 token: TokenName(row.token),
+                class: DEFAULT.into(),
                 peer: Some(row.remote.clone()),
                 accepted: false,
                 is_foreign: false,

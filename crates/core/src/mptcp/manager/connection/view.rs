@@ -23,6 +23,7 @@ impl Connection {
         };
         ConnectionView {
             token,
+            class: self.class,
             peer: self.remotes.first().map(|(remote, _)| *remote),
             accepted: self.server_side,
             established: self.established,
