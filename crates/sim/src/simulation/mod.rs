@@ -176,8 +176,8 @@ impl Simulation {
             world.set_truth_period(None);
         }
         let both = || [settings("vehicle"), settings("server")];
-        let rules = scenario.traffic.kind.deadlines().filter(|_| strategy.base == Base::Deadline);
-        let transfer = rules.map(|rules| Transfer::new(scenario, rules, seed, both(), detail.messages));
+        let has_transfer = strategy.base == Base::Deadline;
+        let transfer = has_transfer.then(|| Transfer::new(scenario, seed, both(), detail.messages)).flatten();
         let connect = if strategy.is_tunnel() { scenario.tunnel_stands() } else { CONNECT };
         Ok(Simulation {
             now: Instant::ZERO,

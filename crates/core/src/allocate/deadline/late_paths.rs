@@ -5,10 +5,9 @@ use alloc::vec::Vec;
 use super::{BURST_BYTES, Deadline, Source};
 use crate::demand::Demand;
 use crate::time::Instant;
-use crate::transfer::multipath;
 
-/// Bytes given at once to a path with a connection.
-const PIECE_BYTES: f64 = multipath::PIECE_BYTES as f64;
+/// Bytes given at once to a path with a connection: a piece of `transfer::multipath`.
+const PIECE_BYTES: f64 = 16_384.0;
 
 impl Deadline {
     /// A path gets no more data while its next bytes would arrive after the earliest

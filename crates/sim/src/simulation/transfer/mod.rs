@@ -18,7 +18,7 @@ use super::Side;
 use crate::record::messages::{MessageLog, Results};
 use crate::record::rows::MessageRow;
 use crate::scenario::Scenario;
-use crate::traffic::{DeadlineTraffic, Starts};
+use crate::traffic::Starts;
 use crate::transport::{Segment, Settings, SubflowInfo};
 use connection::Connection;
 
@@ -34,7 +34,8 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 const NUMBERS: u16 = 20_000;
 
 pub(super) struct Transfer {
-    rules: DeadlineTraffic,
+    object_bytes: u64,
+    deadline: Duration,
     starts: std::iter::Peekable<Starts>,
     sender: Sender,
     receiver: Receiver,
@@ -60,14 +61,9 @@ struct Link {
 }
 
 impl Transfer {
-    /// The transfer of traffic with these deadlines, before its first object.
-    pub(super) fn new(
-        scenario: &Scenario,
-        rules: DeadlineTraffic,
-        seed: u64,
-        settings: [Settings; 2],
-        keep: bool,
-    ) -> Transfer {
+    /// The transfer of the scenario's objects, before the first one; none if the traffic has no deadlines.
+    pub(super) fn new(scenario: &Scenario, seed: u64, settings: [Settings; 2], keep: bool) -> Option<Transfer> {
+        let rules = scenario.traffic.kind.deadlines()?;
         let mut paths = scenario.paths();
         let (ranks, costs) = (scenario.ranks(), scenario.unit_costs());
         paths.sort_by_key(|path| ranks[usize::from(path.id.0)]);
@@ -80,8 +76,9 @@ impl Transfer {
             attempt: None,
             next_attempt: first,
         };
-        Transfer {
-            rules,
+        Some(Transfer {
+            object_bytes: rules.object_bytes,
+            deadline: rules.deadline(),
             starts,
             sender: Sender::new(rules.late, &unit_costs),
             receiver: Receiver::default(),
@@ -93,7 +90,7 @@ impl Transfer {
             log: MessageLog::new(keep),
             skipped: 0,
             outputs: VecDeque::new(),
-        }
+        })
     }
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
@@ -158,8 +155,8 @@ impl Transfer {
     /// Takes objects that have been generated, and gives late ones up.
     fn generate(&mut self, now: Instant) {
         while let Some(at) = self.starts.next_if(|at| *at <= now) {
-            let size_bytes = self.rules.object_bytes;
-            if self.sender.submit(size_bytes, 0, at, Some(at + self.rules.deadline())).is_some() {
+            let size_bytes = self.object_bytes;
+            if self.sender.submit(size_bytes, 0, at, Some(at + self.deadline)).is_some() {
                 self.log.begin(at, size_bytes);
             } else {
                 self.skipped += 1;
@@ -292,8 +289,8 @@ impl Transfer {
             match write {
                 Write::Abandon { number, why } => frame::abandon(&mut bytes, number, why),
                 Write::Offer { number } => {
-                    let deadline_ms = self.rules.deadline().as_millis() as u32;
-                    frame::offer(&mut bytes, number, self.rules.object_bytes, 0, deadline_ms, &number.to_string());
+                    let deadline_ms = self.deadline.as_millis() as u32;
+                    frame::offer(&mut bytes, number, self.object_bytes, 0, deadline_ms, &number.to_string());
                 }
                 Write::End { number } => {
                     frame::end(&mut bytes, number, &[0; DIGEST_BYTES]);
