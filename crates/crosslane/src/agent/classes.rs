@@ -7,11 +7,10 @@ use crosslane_core::mptcp::{Event, Subflow, Token};
 use crosslane_core::wanted::ConnectionClass;
 
 use super::Driver;
-use super::commands::Mptcp;
 use super::config::Config;
 use super::config::class::{ClassConfig, ClassMode};
 use super::machine::user;
-use crate::netlink::diag::{Connection, Owner};
+use crate::netlink::diag::{Connection, Diag, Owner};
 
 /// The classes of the configuration.
 pub struct Classes(Vec<Class>);
@@ -41,6 +40,16 @@ impl Classes {
         self.0.iter().any(|class| class.config.user.is_some() || class.config.mark.is_some())
     }
 
+    /// The class of a connection that this machine opens by this subflow.
+    fn of_first(&self, diag: &mut Diag, subflow: &Subflow) -> Option<ConnectionClass> {
+        let owner = match self.needs_owner() {
+            // Without an answer, the connection has gone.
+            true => diag.socket(subflow.local, subflow.remote).ok().flatten().map(|socket| socket.owner),
+            false => None,
+        };
+        self.of(subflow.remote, owner)
+    }
+
     /// The class of a connection to a peer: the first that matches. `None`: it is not managed.
     fn of(&self, peer: SocketAddr, owner: Option<Owner>) -> Option<ConnectionClass> {
         let found = self.0.iter().find(|class| class.matches(peer, owner));
@@ -59,18 +68,6 @@ impl Class {
     }
 }
 
-impl Mptcp {
-    /// The class of a connection that this machine opens by this subflow.
-    fn class_of(&mut self, subflow: &Subflow) -> Option<ConnectionClass> {
-        let owner = match self.classes.needs_owner() {
-            // Without an answer, the connection has gone.
-            true => self.diag.socket(subflow.local, subflow.remote).ok().flatten().map(|socket| socket.owner),
-            false => None,
-        };
-        self.classes.of(subflow.remote, owner)
-    }
-}
-
 impl Driver {
     /// Passes an event to the engine, and a new connection's class before any command is issued for it. An accepted
     /// connection has the default class: its peer opens the subflows, and sets their priorities.
@@ -80,7 +77,7 @@ impl Driver {
         | Event::Established { token, subflow, server_side: false } = &event
             && let Some(mptcp) = &mut self.mptcp
         {
-            let Some(class) = mptcp.class_of(subflow) else { return };
+            let Some(class) = mptcp.classes.of_first(&mut mptcp.diag, subflow) else { return };
             found = (class != ConnectionClass::default()).then_some((*token, class));
         }
         self.handle(actuator::Event::Mptcp(event).into());

@@ -17,6 +17,7 @@ use crate::observe::vanetza::Senders;
 use crate::text_file;
 use crate::tunnel::config::TunnelConfig;
 
+mod all_checks;
 pub mod cam;
 mod checks;
 pub mod class;
@@ -247,7 +248,7 @@ fn read_checked(text: &str) -> Result<Config, Complaint> {
         let cause = format!("`prefer` names {:?}, which is no path", unknown.get_ref());
         return Err((unknown.span().start, cause, "name paths of this file"));
     }
-    checks::all(&config)?;
+    all_checks::check(&config)?;
     Ok(config)
 }
 

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::status::{Status, UnitStatus};
 
+/// The class of connections to which no class of the configuration applies.
+pub const DEFAULT_CLASS: &str = "default";
+
 /// The agent's answer to a request about itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

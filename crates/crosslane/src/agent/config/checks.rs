@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use toml::Spanned;
 
-use super::{Config, UNITS, cam, class, http, keepalive, observe, roadside, unit, volume};
+use super::{Config, UNITS};
 use crate::control::protocol::MAX_NAME_BYTES;
 
 /// Maximum price of 10⁹ bytes, as in scenarios.
@@ -16,23 +16,7 @@ const POLL_PERIODS_MS: RangeInclusive<u32> = 10..=20;
 /// Place, cause and remedy.
 pub(super) type Complaint = (usize, String, &'static str);
 
-/// All checks, those of several keys first.
-pub(super) fn all(config: &Config) -> Result<(), Complaint> {
-    let of_keys = [ranges, mode, demands, costs];
-    let of_sections = [
-        class::check,
-        observe::check,
-        unit::check,
-        roadside::check,
-        cam::check,
-        http::check,
-        keepalive::check,
-        volume::check,
-    ];
-    of_keys.into_iter().chain(of_sections).try_for_each(|check| check(config))
-}
-
-fn ranges(config: &Config) -> Result<(), Complaint> {
+pub(super) fn ranges(config: &Config) -> Result<(), Complaint> {
     let ranges = [
         ("overlap_ms", &config.service.overlap_ms, 0..=1000, "give 0 to 1000"),
         ("transport_period_ms", &config.observe.transport_period_ms, 1..=1000, "give 1 to 1000"),
@@ -44,7 +28,7 @@ fn ranges(config: &Config) -> Result<(), Complaint> {
     }
 }
 
-fn mode(config: &Config) -> Result<(), Complaint> {
+pub(super) fn mode(config: &Config) -> Result<(), Complaint> {
     let Some(table) = &config.strategy_table else { return Ok(()) };
     match config.lacks(config.service.mode) {
         Some(cause) => Err((table.span().start, cause, "choose another mode, or another strategy")),
@@ -52,7 +36,7 @@ fn mode(config: &Config) -> Result<(), Complaint> {
     }
 }
 
-fn demands(config: &Config) -> Result<(), Complaint> {
+pub(super) fn demands(config: &Config) -> Result<(), Complaint> {
     let Some(name) = &config.service.demands else {
         if let Some(group) = &config.service.demands_group {
             let remedy = "set `demands`, or remove `demands_group`";
@@ -79,7 +63,7 @@ fn demands(config: &Config) -> Result<(), Complaint> {
 }
 
 /// Either every path has a price or none, and a preferred path costs no more than the next.
-fn costs(config: &Config) -> Result<(), Complaint> {
+pub(super) fn costs(config: &Config) -> Result<(), Complaint> {
     let service = &config.service;
     let units = config.roadside.iter().map(|_| UNITS);
     let names: Vec<&str> = config.paths.iter().map(|path| path.get_ref().name.as_str()).chain(units).collect();

@@ -10,10 +10,9 @@ use toml::{Spanned, Value};
 
 use super::Config;
 use super::checks::Complaint;
+use crate::control::report::DEFAULT_CLASS;
 use crate::tunnel::config::Prefix;
 
-/// The name of the connections of no class.
-pub const DEFAULT: &str = "default";
 /// Maximum length of a name, in bytes.
 const MAX_NAME_BYTES: usize = 32;
 
@@ -115,7 +114,7 @@ impl Config {
     /// The name of a class of the engine.
     pub fn class_name(&self, class: ConnectionClass) -> &str {
         let place = usize::from(class.0).checked_sub(1);
-        place.and_then(|place| self.managed_classes().nth(place)).map_or(DEFAULT, |(name, _)| name)
+        place.and_then(|place| self.managed_classes().nth(place)).map_or(DEFAULT_CLASS, |(name, _)| name)
     }
 }
 
@@ -149,7 +148,7 @@ fn check_class<'a>(
         let remedy = "give it 1 to 32 lower-case letters, digits and hyphens";
         return Err((format!("{name:?} is no name of a class"), remedy));
     }
-    if name == DEFAULT {
+    if name == DEFAULT_CLASS {
         let cause = "`default` is the name of the connections of no class".into();
         return Err((cause, "choose another name, or set [service]"));
     }

@@ -6,9 +6,9 @@ use crosslane_core::allocate::Mode;
 
 use super::super::Signals;
 use super::recording::{Change, Recording, SubflowRow};
-use crate::agent::config::class::DEFAULT;
 use crate::control::report::{
-    AgentStatus, ChangeReport, ConnectionPage, ConnectionReport, PathReport, ReasonReport, SubflowReport, TokenName,
+    AgentStatus, ChangeReport, ConnectionPage, ConnectionReport, DEFAULT_CLASS, PathReport, ReasonReport,
+    SubflowReport, TokenName,
 };
 
 /// A subflow of which nothing was recorded for this time is closed, in s.
@@ -63,7 +63,7 @@ impl Moment<'_> {
         for row in self.subflows() {
             let connection = connections.entry(row.token).or_insert_with(|| ConnectionReport {
                 token: TokenName(row.token),
-                class: DEFAULT.into(),
+                class: DEFAULT_CLASS.into(),
                 peer: Some(row.remote.clone()),
                 accepted: false,
                 is_foreign: false,
