@@ -18,6 +18,7 @@ use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::emulator::Emulator;
 use crosslane::testbed::{SERVER, Testbed, Wiring, vehicle_address};
 use program::agent::Agent;
+use program::busy::decide;
 use program::can_drive;
 use program::links::two_links;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -246,17 +247,13 @@ fn listen(agent_at_server: bool) -> Socket {
     socket
 }
 
-/// The minimum of up to three runs, the last of which is the first below the limit: load on the
-/// machine only makes runs worse.
-fn best_below(limit: Duration, run: impl Fn() -> Duration) -> Duration {
-    let mut best = Duration::MAX;
-    for _ in 0..3 {
-        best = best.min(run());
-        if best < limit {
-            break;
-        }
-    }
-    best
+/// Fails unless the delay of a run is below the limit.
+fn stays_below(limit: Duration, run: impl Fn() -> Duration, what: &str) {
+    decide(|| {
+        let worst = run();
+        eprintln!("{what}: {} ms", worst.as_millis());
+        if worst < limit { Ok(()) } else { Err(format!("{what}: {} ms", worst.as_millis())) }
+    });
 }
 
 /// The maximum delay of 200 connections; prints when the agent acted, in ms after its
@@ -297,8 +294,7 @@ fn sudden_loss_is_detected_with_two_hundred_connections_as_with_one() {
         return;
     }
     let limit = Duration::from_millis(150);
-    let worst = best_below(limit, || two_hundred(PERIOD * 3 / 4));
-    assert!(worst < limit, "{} ms; without an alarm it is more than 200", worst.as_millis());
+    stays_below(limit, || two_hundred(PERIOD * 3 / 4), "200 connections, without an alarm more than 200 ms");
 }
 
 /// Prints the figures; to be run manually on an idle machine.
@@ -357,8 +353,7 @@ fn downstream_silent_loss_is_detected_at_the_vehicle() {
     // the silent path at the latest after its fourth timeout (0.84 s).
     for (mode, limit_ms) in [("backup", 260), ("aggregate", 1000)] {
         let limit = Duration::from_millis(limit_ms);
-        let worst = best_below(limit, || down(mode, false, PERIOD * 3 / 4));
-        assert!(worst < limit, "{mode}: {} ms", worst.as_millis());
+        stays_below(limit, || down(mode, false, PERIOD * 3 / 4), mode);
     }
 }
 
@@ -369,8 +364,7 @@ fn downstream_silent_loss_is_detected_at_the_server_if_an_agent_runs_there() {
     }
     for mode in ["backup", "aggregate"] {
         let limit = Duration::from_millis(190);
-        let worst = best_below(limit, || down(mode, true, PERIOD * 3 / 4));
-        assert!(worst < limit, "{mode}: {} ms", worst.as_millis());
+        stays_below(limit, || down(mode, true, PERIOD * 3 / 4), mode);
     }
 }
 
@@ -504,9 +498,7 @@ fn forged_cams_do_not_move_a_connection_to_a_path_without_acknowledgements() {
     };
     // One way takes 5 ms; a message that was sent to nowhere waits for a timeout of 200 ms at least.
     let limit = Duration::from_millis(100);
-    let worst = best_below(limit, run);
-    eprintln!("forged CAMs: {} ms", worst.as_millis());
-    assert!(worst < limit, "{} ms with forged CAMs", worst.as_millis());
+    stays_below(limit, run, "forged CAMs");
 }
 
 fn processor_s(pid: u32) -> f64 {

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use program::busy::decide;
 use program::links::unequal_links;
 use program::{CROSSLANE, ProgramOutput, can_drive};
 use serde_json::Value;
@@ -108,10 +109,13 @@ fn no_deadline_is_missed_and_little_more_than_must_goes_over_the_expensive_path(
         return;
     }
     for congestion in ["cubic", "bbr"] {
-        let outcome = SYMMETRIC_9S.run(congestion);
-        let in_time = outcome.missed == 0 && outcome.completion_s <= SYMMETRIC_9S.within_s;
-        assert!(in_time && outcome.share < outcome.optimum + 4.0, "{congestion}: {outcome:?}");
-        assert!(outcome.share > outcome.optimum - 1.0 && outcome.overhead < 6.0, "{congestion}: {outcome:?}");
+        decide(|| {
+            let outcome = SYMMETRIC_9S.run(congestion);
+            let in_time = outcome.missed == 0 && outcome.completion_s <= SYMMETRIC_9S.within_s;
+            let above = outcome.share - outcome.optimum;
+            let is_good = in_time && (-1.0..4.0).contains(&above) && outcome.overhead < 6.0;
+            if is_good { Ok(()) } else { Err(format!("{congestion}: {outcome:?}")) }
+        });
     }
 }
 

@@ -3,6 +3,7 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub mod agent;
+pub mod busy;
 pub mod controller;
 pub mod drive;
 pub mod links;
