@@ -12,10 +12,10 @@ const ATTACKER: &str = include_str!("../../../scenarios/roadside/attacker.toml")
 const LIES: &str = include_str!("../../../scenarios/roadside/unit-lies.toml");
 const DIES: &str = include_str!("../../../scenarios/roadside/unit-dies.toml");
 
-/// Longest delay of a message with the strategy `threshold`, in ms: the median of these seeds.
-fn worst_ms(text: &str, seeds: [u64; 5]) -> Result<f64, Box<dyn Error>> {
+/// Longest delay of a message with a strategy, in ms: the median of these seeds.
+fn worst_ms(text: &str, strategy: &str, seeds: [u64; 5]) -> Result<f64, Box<dyn Error>> {
     let scenario = Scenario::parse(text, "test.toml")?;
-    let strategy = scenario.strategy("threshold").ok_or("no such strategy")?;
+    let strategy = scenario.strategy(strategy).ok_or("no such strategy")?;
     let mut worst = Vec::new();
     for seed in seeds {
         let mut simulation = Simulation::new(&scenario, &strategy, seed, Detail::METRICS)?;
@@ -74,7 +74,7 @@ fn neither_an_attacker_nor_a_unit_that_lies_holds_up_messages() -> Result<(), Bo
         ("weaker", ATTACKER.replace("rssi_dbm = -50", "rssi_dbm = -65")),
         ("a unit that lies", LIES.to_owned()),
     ] {
-        let worst_ms = worst_ms(&text, [301, 302, 303, 304, 305])?;
+        let worst_ms = worst_ms(&text, "threshold", [301, 302, 303, 304, 305])?;
         assert!(worst_ms < 40.0, "{name}: {worst_ms} ms");
     }
     Ok(())
@@ -82,7 +82,16 @@ fn neither_an_attacker_nor_a_unit_that_lies_holds_up_messages() -> Result<(), Bo
 
 #[test]
 fn a_unit_that_dies_holds_up_messages_for_a_tenth_of_a_second() -> Result<(), Box<dyn Error>> {
-    let worst_ms = worst_ms(DIES, [301, 302, 303, 304, 305])?;
-    assert!(worst_ms < 100.0, "{worst_ms} ms");
+    for strategy in ["threshold", "adaptive"] {
+        let worst_ms = worst_ms(DIES, strategy, [301, 302, 303, 304, 305])?;
+        assert!(worst_ms < 100.0, "{strategy}: {worst_ms} ms");
+    }
+    Ok(())
+}
+
+#[test]
+fn adaptive_finds_the_next_unit_where_it_once_tried_all_in_turn() -> Result<(), Box<dyn Error>> {
+    let worst_ms = worst_ms(DIES, "adaptive", [1, 17, 32, 36, 41])?;
+    assert!(worst_ms < 250.0, "{worst_ms} ms");
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! [`Aggregate`](Mode::Aggregate).
 //!
 //! If no path is good, each carries in turn, first the one that was left the longest time
-//! ago, until one proves to be good.
+//! ago, until one proves to be good. Paths over one radio count as one: the strongest.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -66,12 +66,18 @@ impl Adaptive {
             }
     }
 
-    /// The path that carries if none is good.
+    /// The path that carries if none is good; `None` if all are of one radio.
     fn next_turn(&mut self, paths: &[PathInput]) -> Option<usize> {
+        let serves = |place: usize| self.one.serves(place, &paths[place]);
         let is_usable = |path: &PathInput| matches!(path.belief, Belief::Fading | Belief::Stalled);
-        let usable = || (0..paths.len()).filter(|place| is_usable(&paths[*place]));
+        let usable = || (0..paths.len()).filter(|place| is_usable(&paths[*place]) && serves(*place));
+        let radio = paths.first()?.radio;
+        if radio.is_some() && paths.iter().all(|path| path.radio == radio) {
+            return None;
+        }
         if let Some((place, since)) = self.turn.filter(|(place, _)| *place < paths.len() && is_usable(&paths[*place]))
             && self.now < since + TURN
+            && serves(place)
             && usable().all(|other| paths[other].belief >= paths[place].belief)
         {
             return Some(place);
@@ -102,13 +108,13 @@ impl Allocator for Adaptive {
                 *tried = self.now;
             }
         }
+        let wanted = if self.shares { self.all.allocate(paths) } else { self.one.allocate(paths) };
         let is_any_good = paths.iter().any(|path| path.belief == Belief::Good);
         if !is_any_good && let Some(first) = self.next_turn(paths) {
             let state = |(place, path)| if place == first { PathState::Active } else { fallback_state(path) };
             return paths.iter().enumerate().map(state).collect();
         }
         self.turn = None;
-        let wanted = if self.shares { self.all.allocate(paths) } else { self.one.allocate(paths) };
         let states = paths.iter().zip(wanted.states());
         states
             .map(|(path, state)| if is_dead_reserve(paths, path, *state) { PathState::Closed } else { *state })
@@ -144,12 +150,15 @@ impl Allocator for Adaptive {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::allocate::Latest;
+    use crate::path::Rat;
     use PathState::{Active, Backup, Closed};
 
     #[test]
     fn a_reserve_that_is_not_good_is_closed_only_beside_a_good_path_beyond_its_radio() {
         let smoothing = Duration::from_millis(300);
-        let params = Params { mode: Mode::Backup, threshold_dbm: -82.0, hysteresis_db: 3.0, smoothing };
+        let params =
+            Params { mode: Mode::Backup, threshold_dbm: -82.0, hysteresis_db: 3.0, smoothing, prefers_stalled: true };
         let unit = |belief, was| PathInput { belief, was, rank: 0, radio: Some(0) };
         let lte = |belief| PathInput { belief, was: Backup, rank: 1, radio: None };
         let states = |paths: &[PathInput]| Adaptive::new(params).allocate(paths).states().to_vec();
@@ -157,5 +166,22 @@ mod tests {
         assert_eq!(states(&[units[0], units[1], lte(Belief::Good)]), [Active, Closed, Backup]);
         assert_eq!(states(&[units[0], units[1], lte(Belief::Fading)]), [Active, Backup, Backup]);
         assert_eq!(states(&units), [Active, Backup]);
+    }
+
+    #[test]
+    fn paths_of_one_radio_take_no_turns() {
+        let smoothing = Duration::from_millis(300);
+        let params =
+            Params { mode: Mode::Backup, threshold_dbm: -82.0, hysteresis_db: 3.0, smoothing, prefers_stalled: true };
+        let path = |belief, was, radio| PathInput { belief, was, rank: 0, radio };
+        for (radio, takes_turns) in [(Some(0), false), (None, true)] {
+            let mut allocator = Adaptive::new(params);
+            let inputs = [path(Belief::Fading, Active, radio), path(Belief::Stalled, Active, radio)];
+            assert_eq!(allocator.allocate(&inputs).states(), [Active, Closed]);
+            let latest = Latest::default();
+            let supply = |input| PathSupply { input, rat: Rat::Ieee80211p, history: None, latest: &latest };
+            let reason = allocator.review(Instant::ZERO + TURN, &inputs.map(supply));
+            assert_eq!(reason.is_some_and(|reason| reason.rule == "adaptive.turn"), takes_turns);
+        }
     }
 }

@@ -17,22 +17,19 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::{Allocator, Latest, Mode, PathInput, PathSupply, fallback_state, select_active, tiers::Tiers};
+use super::{Allocator, Mode, PathInput, PathSupply, fallback_state, select_active, tiers::Tiers};
 use crate::assess::{Belief, Reason};
 use crate::path::{OnFade, PathState};
 use crate::time::{Duration, Instant};
 use crate::wanted::Wanted;
+use track::Track;
+
+mod track;
 
 /// How long the frames for a station that is gone hold up others: a queue of 50 packets,
 /// each with seven tries at 18 Mbit/s, takes as long. For as long data delivered proves a
 /// path alive.
 const DRAIN: Duration = Duration::from_secs(1);
-/// How long a frame for a station that is gone holds up others: seven tries with the
-/// contention windows of best effort (IEEE 802.11-2020, table 9-155: 15 to 1023 slots of
-/// 13 µs) and the time that each takes at 18 Mbit/s.
-const FRAME_HOLD: Duration = Duration::from_micros(16_500);
-/// Segments of a first window (RFC 6928).
-const FIRST_WINDOW: u32 = 10;
 /// So far above its threshold a path does not fade, in dB: with Rayleigh fading one frame of
 /// a hundred is received with less than the mean minus 20 dB.
 const STRONG_DB: f64 = 20.0;
@@ -61,6 +58,8 @@ pub struct Params {
     pub hysteresis_db: f64,
     /// Time constant of the smoothing of the signals.
     pub smoothing: Duration,
+    /// Whether a path whose data waits is better than one whose station does not answer.
+    pub prefers_stalled: bool,
 }
 
 /// The allocator.
@@ -73,28 +72,6 @@ pub struct OneOfRadio {
     serving: Vec<Serving>,
 }
 
-/// What is known of a path beyond its belief.
-#[derive(Clone, Copy, Debug, Default)]
-struct Track {
-    /// Station of the last sample, its time, and the smoothed signal, in dBm.
-    signal: Option<(Option<u32>, Instant, f64)>,
-    is_active: bool,
-    /// When it last carried, from and to.
-    carried: Option<[Instant; 2]>,
-    /// When it last had a subflow.
-    proven: Option<Instant>,
-    /// A connection, its segments delivered over the path, and when more were.
-    delivered: Option<(u32, u32, Option<Instant>)>,
-    /// Least round-trip time of a subflow.
-    min_rtt: Option<Duration>,
-    /// When it was first believed to be stalled.
-    stalled: Option<Instant>,
-    /// Segments that were unacknowledged, before it stalled.
-    unacked: u32,
-    /// Whether its roadside unit answers, if that is known.
-    answers: Option<bool>,
-}
-
 /// The strongest path of a radio.
 #[derive(Clone, Copy, Debug)]
 struct Serving {
@@ -102,56 +79,6 @@ struct Serving {
     place: usize,
     /// When it began to carry because another was left.
     since: Option<Instant>,
-}
-
-impl Track {
-    fn observe(&mut self, now: Instant, input: &PathInput, latest: &Latest, smoothing: Duration) {
-        self.stalled = (input.belief == Belief::Stalled).then(|| self.stalled.unwrap_or(now));
-        if input.was == PathState::Active {
-            let since = self.carried.filter(|_| self.is_active).map_or(now, |[since, _]| since);
-            self.carried = Some([since, now]);
-        }
-        self.is_active = input.was == PathState::Active;
-        self.answers = latest.answers.map(|(_, answers)| answers);
-        self.proven = latest.transport.map(|(at, _)| at);
-        if let Some((at, signal)) = latest.signal
-            && self.signal.is_none_or(|(_, then, _)| at > then)
-        {
-            let dbm = f64::from(signal.rssi_dbm);
-            // A roadside unit may have taken the place of another.
-            let same = self.signal.filter(|(station, ..)| *station == signal.station);
-            let smoothed = same.map_or(dbm, |(_, then, before)| {
-                let weight = 1.0 - libm::exp(-at.since(then).as_secs_f64() / smoothing.as_secs_f64().max(1e-9));
-                before + weight * (dbm - before)
-            });
-            self.signal = Some((signal.station, at, smoothed));
-        }
-        if let Some((at, transport)) = latest.transport {
-            self.min_rtt = transport.min_rtt;
-            if self.stalled.is_none() {
-                self.unacked = transport.unacked;
-            }
-            let known = self.delivered.filter(|(token, ..)| *token == transport.token);
-            if known.is_none_or(|(_, delivered, _)| delivered != transport.delivered) {
-                self.delivered = Some((transport.token, transport.delivered, known.map(|_| at)));
-            }
-        }
-    }
-
-    /// When the last of its frames is gone, if its station has been since the last delivery.
-    /// With less than a first window in flight, others find room at once.
-    fn drained_at(&self) -> Option<Instant> {
-        let frames = if self.unacked > FIRST_WINDOW { self.unacked } else { 0 };
-        Some(self.delivered_at()? + FRAME_HOLD.saturating_mul(frames).min(DRAIN))
-    }
-
-    fn dbm(&self) -> f64 {
-        self.signal.map_or(f64::NEG_INFINITY, |(.., dbm)| dbm)
-    }
-
-    fn delivered_at(&self) -> Option<Instant> {
-        self.delivered.and_then(|(.., at)| at)
-    }
 }
 
 impl OneOfRadio {
@@ -167,6 +94,11 @@ impl OneOfRadio {
 
     fn serving(&self, radio: u8) -> Option<Serving> {
         self.serving.iter().find(|serving| serving.radio == radio).copied()
+    }
+
+    /// Whether a path serves its radio, or has one of its own.
+    pub(super) fn serves(&self, place: usize, path: &PathInput) -> bool {
+        path.radio.and_then(|radio| self.serving(radio)).is_none_or(|serving| serving.place == place)
     }
 
     /// The belief about a path; a stalled one that is not at fault counts as good, unless a
@@ -219,7 +151,7 @@ impl OneOfRadio {
         let class = |place: usize| match counted[place].belief {
             Belief::Good => 0,
             Belief::Fading => 1,
-            Belief::Unknown if self.track(place).signal.is_some() => 2,
+            Belief::Unknown if self.track(place).signal.is_some() && !self.is_doubted(place) => 2,
             Belief::Lost => 3,
             Belief::Stalled => 4,
             // No message of its station has ever arrived.
@@ -238,6 +170,11 @@ impl OneOfRadio {
                 && (is_enough || !self.is_proven(best))
         };
         Some(present.filter(stays).unwrap_or(best))
+    }
+
+    /// Whether a station that does not answer is worse than one for which data waits.
+    fn is_doubted(&self, place: usize) -> bool {
+        self.params.prefers_stalled && self.track(place).answers == Some(false)
     }
 
     /// Whether a path has a subflow.

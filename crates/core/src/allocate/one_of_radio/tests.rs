@@ -1,4 +1,6 @@
+use super::track::FRAME_HOLD;
 use super::*;
+use crate::allocate::Latest;
 use crate::assess::Belief::{Fading, Good, Stalled, Unknown};
 use crate::path::{Rat, Signal, Transport};
 use PathState::{Active, Backup, Closed};
@@ -14,7 +16,13 @@ struct Paths {
 
 impl Paths {
     fn new(mode: Mode) -> Paths {
-        let params = Params { mode, threshold_dbm: -82.0, hysteresis_db: 3.0, smoothing: Duration::ZERO };
+        let params = Params {
+            mode,
+            threshold_dbm: -82.0,
+            hysteresis_db: 3.0,
+            smoothing: Duration::ZERO,
+            prefers_stalled: false,
+        };
         let input = |rank: u8| PathInput { belief: Unknown, was: Closed, rank, radio: (rank < 3).then_some(0) };
         Paths {
             allocator: OneOfRadio::new(params),
