@@ -38,7 +38,7 @@ impl World {
         let workdir = TempDir::new().unwrap();
         fs::create_dir(workdir.path().join("in")).unwrap();
         let mut command = Command::new(CROSSLANE);
-        command.args(["receive", "--into", "in", "--listen", "0.0.0.0:7411"]).current_dir(workdir.path());
+        command.args(["receive", "--encryption", "none", "--into", "in", "--listen", "0.0.0.0:7411"]).current_dir(workdir.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let receiver = testbed.server.spawn(&mut command).unwrap();
         sleep(Duration::from_millis(300));
@@ -51,7 +51,7 @@ impl World {
         command
             .arg("send")
             .args(options)
-            .args(["file", "--to", "10.255.0.1", "--json"])
+            .args(["file", "--encryption", "none", "--to", "10.255.0.1", "--json"])
             .current_dir(self.workdir.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // SAFETY: between fork and exec only system calls are made.

@@ -13,6 +13,8 @@ use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::transfer::files::Files;
 use crate::transfer::multipath::sending::{self, How};
+use crate::transfer_keys::Clear;
+use crate::tunnel::security::PublicKey;
 
 mod plan;
 mod report;
@@ -29,6 +31,15 @@ pub struct Options {
     /// Address of `crosslane receive`; the default port is 7411.
     #[arg(long, value_name = "HOST[:PORT]")]
     to: String,
+    /// File of this sender's private key (`crosslane keygen --out FILE`); requires --receiver-key.
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// The receiver's public key.
+    #[arg(long, value_name = "KEY")]
+    receiver_key: Option<PublicKey>,
+    /// `none`: without keys, so that any host on the way may read and change the files. The receiver must say so too.
+    #[arg(long, value_name = "none", conflicts_with_all = ["key", "receiver_key"])]
+    encryption: Option<Clear>,
     /// Deadline of a file: a time after it is generated (`10s`, `500ms`, `2m`), or a date and time
     /// (`2026-01-31T12:00:00Z`). May be repeated: the n-th applies to the n-th file, the last to all further files.
     #[arg(long, value_name = "WHEN", value_parser = plan::deadline)]
@@ -61,11 +72,12 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<ExitCode> {
     plan::check(options)?;
     let targets = plan::resolve(&options.to)?;
+    let keys = plan::keys(options)?;
     let stop = interrupt::listen()?;
     let clock = Clock::start();
     let uploads = plan::uploads(options, clock.now());
     let paths = plan::paths(options);
-    let how = How { targets: &targets, congestion: options.congestion.as_deref(), late: options.late };
+    let how = How { targets: &targets, keys: keys.as_ref(), congestion: options.congestion.as_deref(), late: options.late };
     let mut report = Report::new(options, &paths, clock);
     let mut files = Files::new(uploads, |news, sent| report.update(news, sent));
     let result = sending::send(&paths, &how, &mut files, clock, &stop);

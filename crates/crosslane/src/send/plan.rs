@@ -17,7 +17,10 @@ use crate::durations::{MAX_TIME, duration};
 use crate::error::{Error, Result};
 use crate::transfer::PORT;
 use crate::transfer::files::{FileContent, Upload};
+use crate::transfer::multipath::keys::SenderKeys;
 use crate::transfer::multipath::sending::Path;
+use crate::transfer_keys::{self, Clear};
+use crate::tunnel::security::PrivateKey;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Deadline {
@@ -90,6 +93,16 @@ pub(super) fn check(options: &Options) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The keys; `None`: in the clear.
+pub(super) fn keys(options: &Options) -> Result<Option<SenderKeys>> {
+    match (&options.key, options.receiver_key, options.encryption) {
+        (None, None, Some(Clear::None)) => Ok(None),
+        (Some(_), None, _) => Err(transfer_keys::missing("--receiver-key", "the receiver's public key")),
+        (None, ..) => Err(transfer_keys::missing("--key", "this sender's private key")),
+        (Some(file), Some(receiver), _) => Ok(Some(SenderKeys { own: PrivateKey::read(file)?, receiver })),
+    }
 }
 
 /// The paths of the transfer, the preferred first; without prices, the order counts.

@@ -16,6 +16,7 @@ use nix::poll::PollFd;
 
 use super::super::sending::{News, Object, Source};
 use super::super::{PREFACE_TIMEOUT, TransferError, connection, printable};
+use super::cipher::MAX_PART_BYTES;
 use super::digests::Digests;
 use super::link::Link;
 pub use super::link::{How, Path};
@@ -32,6 +33,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(3);
 const GIVE_UP: Duration = Duration::from_secs(60);
 
 const SEND_AGAIN: &str = "check that the receiver runs and a path to it is up, and send again";
+/// Why a connection ends before the receiver has said anything.
+const NO_GREETING: &str = "the peer ended it at once, as a receiver of an older version does";
 const NO_RECEIVER: &str = "check that `crosslane receive` listens there and has room for another sender";
 
 /// Sends the source's objects over these paths, the preferred one first, until there are no more and the
@@ -60,6 +63,7 @@ pub fn send(
         next_sample: Instant::ZERO,
         start: clock.now(),
         connected: None,
+        buffer: vec![0; MAX_PART_BYTES],
     };
     let result = sending.run(stop);
     for path in 0..sending.links.len() {
@@ -83,6 +87,8 @@ struct Sending<'a> {
     start: Instant,
     /// When a connection stood last.
     connected: Option<Instant>,
+    /// For what is read.
+    buffer: Vec<u8>,
 }
 
 /// An object without a receipt.
@@ -126,12 +132,12 @@ impl Sending<'_> {
     fn end(&mut self) -> Result<(), TransferError> {
         let until = self.clock.now() + END_TIMEOUT;
         for open in self.links.iter().filter_map(|link| link.open.as_ref()) {
-            let _ = open.socket.shutdown(Shutdown::Write);
+            let _ = open.stream.socket.shutdown(Shutdown::Write);
         }
-        let mut buffer = [0; 4096];
+        let mut buffer = vec![0; MAX_PART_BYTES];
         while self.links.iter().any(|link| link.open.is_some()) && self.clock.now() < until {
             for link in &mut self.links {
-                let read = link.open.as_ref().map(|open| connection::read_some(&open.socket, &mut buffer));
+                let read = link.open.as_mut().map(|open| open.stream.read(&mut buffer).map(drop));
                 link.open.take_if(|_| matches!(read, Some(Err(_))));
             }
             self.wait()?;
@@ -140,7 +146,7 @@ impl Sending<'_> {
     }
 
     fn is_over(&self) -> bool {
-        let is_flushed = self.links.iter().filter_map(|link| link.open.as_ref()).all(|open| open.buffer.is_empty());
+        let is_flushed = self.links.iter().filter_map(|link| link.open.as_ref()).all(|open| open.stream.unsent() == 0);
         self.source.next_due().is_none() && self.engine.is_idle() && is_flushed
     }
 
@@ -182,6 +188,10 @@ impl Sending<'_> {
             None => self.links.iter().all(Link::is_refused),
             Some(at) => now.since(at) >= GIVE_UP,
         };
+        let rejection = |link: &mut Link<'_>| link.fault.take_if(|fault| fault.is_final());
+        if let Some(fault) = self.links.iter_mut().find_map(rejection) {
+            return Err(fault);
+        }
         if !is_refused {
             news.into_iter().for_each(|news| self.source.on_news(now, news));
             return Ok(());
@@ -200,13 +210,25 @@ impl Sending<'_> {
 
     /// Reads the receiver's replies of a path.
     fn read(&mut self, now: Instant, path: usize) -> Result<(), TransferError> {
-        let mut buffer = [0; 4096];
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let result = self.read_into(now, path, &mut buffer);
+        self.buffer = buffer;
+        result
+    }
+
+    fn read_into(&mut self, now: Instant, path: usize, buffer: &mut [u8]) -> Result<(), TransferError> {
         let mut have = Vec::new();
         loop {
             let Some(open) = self.links.get_mut(path).and_then(|link| link.open.as_mut()) else { return Ok(()) };
-            let mut bytes = match connection::read_some(&open.socket, &mut buffer) {
+            let is_greeted = open.replies.instance().is_some();
+            let mut bytes = match open.stream.read(buffer) {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => break,
+                // A receiver of this version says why.
+                Err(cause) if cause.kind() == ErrorKind::UnexpectedEof && !is_greeted => {
+                    self.down(now, path, &io::Error::other(NO_GREETING));
+                    break;
+                }
                 Err(cause) => {
                     self.down(now, path, &cause);
                     break;
@@ -311,7 +333,7 @@ impl Sending<'_> {
     /// Writes as much to a path as the engine gives it.
     fn write(&mut self, now: Instant, path: usize) -> io::Result<()> {
         while let Some(open) = self.links.get_mut(path).and_then(|link| link.open.as_mut()) {
-            if !open.flush()? {
+            if !open.stream.flush()? {
                 return Ok(());
             }
             let Some(write) = self.engine.poll(now, path) else { return Ok(()) };
@@ -322,7 +344,7 @@ impl Sending<'_> {
 
     fn encode(&mut self, now: Instant, path: usize, write: Write) {
         let Some(open) = self.links.get_mut(path).and_then(|link| link.open.as_mut()) else { return };
-        let into = &mut open.buffer;
+        let into = &mut open.stream.outbox;
         match write {
             Write::Abandon { number, why } => frame::abandon(into, number, why),
             Write::Offer { number } => {
