@@ -11,8 +11,7 @@ pub enum Clear {
 
 /// An option of the keys is missing.
 pub fn missing(option: &str, what: &str) -> Error {
-    let remedy = format!(
-        "add {option} ({what}, made by `crosslane keygen`), or --encryption none here and at the other end"
-    );
+    let remedy =
+        format!("add {option} ({what}, made by `crosslane keygen`), or --encryption none here and at the other end");
     Error::usage("reading the command line", format!("there is no {option}"), remedy)
 }

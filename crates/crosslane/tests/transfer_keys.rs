@@ -19,7 +19,7 @@ use tempfile::TempDir;
 /// Content that no other bytes resemble.
 const WORDS: &[u8] = b"the content of a secret file";
 
-/// The keys of a sender, of a receiver and of somebody else.
+/// The keys of a sender, of a receiver and of another user.
 struct World {
     workdir: TempDir,
     sender: String,
@@ -51,6 +51,19 @@ impl World {
 
     fn send(&self, to: &str, options: &[&str]) -> ProgramOutput {
         crosslane(self.path(), &[&["send", "secret", "--to", to], options].concat())
+    }
+
+    /// What a sender writes to a receiver, which stores the file.
+    fn recorded(&self, receiver: &Receiver) -> Vec<u8> {
+        let (to, record) = relay(&receiver.address, |_, _| {});
+        assert_eq!(self.send_with_keys(&to).code, Some(0));
+        self.assert_stored();
+        record[0].lock().unwrap().clone()
+    }
+
+    fn assert_serves(&self, receiver: &Receiver) {
+        assert_eq!(self.send_with_keys(&receiver.address).code, Some(0), "it continues to serve");
+        self.assert_stored();
     }
 
     fn send_with_keys(&self, to: &str) -> ProgramOutput {
@@ -131,23 +144,19 @@ fn with_keys_neither_names_nor_contents_nor_keys_are_on_the_wire() {
     assert!(has(&sent, WORDS) && has(&sent, b"secret"));
 }
 
-/// Nobody can repeat a transfer that was recorded, not even its beginning.
+/// A transfer that was recorded cannot be repeated, not even its beginning.
 #[test]
 fn a_replay_stores_nothing() {
     let world = World::new();
     let receiver = world.receive();
-    let (to, record) = relay(&receiver.address, |_, _| {});
-    assert_eq!(world.send_with_keys(&to).code, Some(0));
-    world.assert_stored();
-    let recorded = record[0].lock().unwrap().clone();
+    let recorded = world.recorded(&receiver);
     for end in [recorded.len(), 104 + 2 + 25 + 16] {
         let mut replayed = TcpStream::connect(&receiver.address).unwrap();
         drop(replayed.write_all(&recorded[..end]));
         receiver.await_message("while agreeing on keys: a record is forged, damaged or repeated; the sender may try");
         world.assert_nothing();
     }
-    assert_eq!(world.send_with_keys(&receiver.address).code, Some(0), "it continues to serve");
-    world.assert_stored();
+    world.assert_serves(&receiver);
 }
 
 #[test]
@@ -156,10 +165,10 @@ fn each_wrong_key_is_refused_with_place_and_remedy() {
     let receiver = world.receive();
     let clear = Receiver::start(world.path());
     let known = world.receiver.as_str();
-    let refused = |to: &Receiver, options: &[&str], told: &str, logged: &str| {
+    let refused = |to: &Receiver, options: &[&str], sentence: &str, logged: &str| {
         let output = world.send(&to.address, options);
         assert_eq!(output.code, Some(1), "{output:?}");
-        assert!(output.stderr.ends_with(&format!("{told}\n")), "{output:?}");
+        assert!(output.stderr.ends_with(&format!("{sentence}\n")), "{output:?}");
         let errors = output.stderr.lines().filter(|line| line.contains("while")).count();
         assert_eq!(errors, 1, "{output:?}");
         to.await_message(logged);
@@ -198,18 +207,14 @@ fn each_wrong_key_is_refused_with_place_and_remedy() {
          --encryption none; start `crosslane receive` with --key and --sender-key",
         "while agreeing on keys: the sender has a key, and this receiver is in the clear; start `crosslane receive` with",
     );
-    assert_eq!(world.send_with_keys(&receiver.address).code, Some(0), "it continues to serve");
-    world.assert_stored();
+    world.assert_serves(&receiver);
 }
 
 #[test]
 fn a_handshake_that_is_cut_off_or_garbage_stops_nobody() {
     let world = World::new();
     let receiver = world.receive();
-    let (to, record) = relay(&receiver.address, |_, _| {});
-    assert_eq!(world.send_with_keys(&to).code, Some(0));
-    world.assert_stored();
-    let recorded = record[0].lock().unwrap().clone();
+    let recorded = world.recorded(&receiver);
     for length in 0..160 {
         let mut stream = TcpStream::connect(&receiver.address).unwrap();
         stream.write_all(&recorded[..length]).unwrap();
@@ -223,8 +228,7 @@ fn a_handshake_that_is_cut_off_or_garbage_stops_nobody() {
         drop(stream.shutdown(Shutdown::Write));
         drop(stream.read_to_end(&mut Vec::new()));
     }
-    assert_eq!(world.send_with_keys(&receiver.address).code, Some(0), "it continues to serve");
-    world.assert_stored();
+    world.assert_serves(&receiver);
 }
 
 /// It costs the connection, and not the transfer.

@@ -70,7 +70,9 @@ impl Case {
             fs::write(workdir.path().join(name), vec![7; self.bytes as usize]).unwrap();
         }
         let mut command = Command::new(CROSSLANE);
-        command.args(["receive", "--encryption", "none", "--once", "--into", "in", "--listen", "0.0.0.0:7411"]).current_dir(workdir.path());
+        command
+            .args(["receive", "--encryption", "none", "--once", "--into", "in", "--listen", "0.0.0.0:7411"])
+            .current_dir(workdir.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut receiver = testbed.server.spawn(&mut command).unwrap();
         sleep(Duration::from_millis(500));

@@ -44,7 +44,7 @@
 //!     let upload = Upload { path: file, name: "lidar.bin".into(), start: clock.now(), deadline };
 //!     let mut files = Files::new([upload], |_, _| {});
 //!     let paths = [Path { interface: None, unit_cost: 0.0 }];
-//!     let how = How { targets: &[address], keys: None, congestion: None, late: Late::GiveUp };
+//!     let how = How { targets: &[address], keys: None, beliefs: None, congestion: None, late: Late::GiveUp };
 //!     sending::send(&paths, &how, &mut files, clock, &stop)?;
 //!     Ok::<_, crosslane::transfer::TransferError>(files.all()[0].ending)
 //! })?;
@@ -60,9 +60,11 @@ use std::time::Duration;
 
 use socket2::Socket;
 
+pub mod beliefs;
 pub mod connection;
 pub mod files;
 pub mod folder;
+pub mod followed;
 pub mod multipath;
 pub mod receiving;
 pub mod sending;
@@ -128,13 +130,6 @@ pub enum TransferError {
         /// The receiver's message: reason and remedy.
         text: String,
     },
-}
-
-impl TransferError {
-    /// Whether another attempt would fail too.
-    fn is_final(&self) -> bool {
-        matches!(self, TransferError::RejectedInClear { .. } | TransferError::Stream { .. })
-    }
 }
 
 /// Text of an unauthenticated peer, which must not control the terminal.

@@ -1,5 +1,6 @@
 //! How a receiver begins a connection: the version, the keys, and the transfer to which it belongs.
 
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,7 +17,6 @@ use super::super::connection::{self, POLL_INTERVAL};
 use super::super::receiving::PREFACE_TIMEOUT;
 use super::cipher::{Cipher, MAX_PART_BYTES};
 use super::keys::{NOISE_1_BYTES, ReceiverKeys, respond};
-use super::receiving::broken;
 use super::stream::Stream;
 use crate::clock::Clock;
 use crate::tunnel::security::PublicKey;
@@ -137,7 +137,10 @@ fn agree(socket: &Socket, keys: &ReceiverKeys, wait: &Wait<'_>) -> Result<(Publi
     wait.exact(socket, &mut noise)?;
     let Ok((sender, answer, mut cipher)) = respond(&keys.own, &noise) else {
         let public = keys.own.public();
-        reject_in_clear(socket, "--receiver-key is not its key; give what `crosslane keygen --public FILE` prints there");
+        reject_in_clear(
+            socket,
+            "--receiver-key is not its key; give what `crosslane keygen --public FILE` prints there",
+        );
         let cause = "the sender has another --receiver-key, or its first message is damaged or forged";
         return Err(keys_fault(cause, format!("the key of this receiver is {public}")));
     };
@@ -154,7 +157,7 @@ fn agree(socket: &Socket, keys: &ReceiverKeys, wait: &Wait<'_>) -> Result<(Publi
     match connection::write_some(socket, &answer).map_err(broken)? == answer.len() {
         true => Ok((sender, cipher)),
         // The buffer of a new socket has room for it.
-        false => Err(broken(std::io::ErrorKind::WriteZero.into())),
+        false => Err(broken(io::ErrorKind::WriteZero.into())),
     }
 }
 
@@ -162,7 +165,7 @@ fn agree(socket: &Socket, keys: &ReceiverKeys, wait: &Wait<'_>) -> Result<(Publi
 fn read_greeting(stream: &mut Stream, into: &mut [u8; GREETING_BYTES], wait: &Wait<'_>) -> Result<(), TransferError> {
     let mut record = [0; MAX_PART_BYTES];
     loop {
-        let failed = |cause: std::io::Error| keys_fault(cause, "the sender may try again");
+        let failed = |cause: io::Error| keys_fault(cause, "the sender may try again");
         if let Some(bytes) = stream.read(&mut record).map_err(failed)? {
             let greeting = bytes.try_into().map_err(|_| {
                 keys_fault("the first record is not a greeting", "check that both sides run the same version")
@@ -216,4 +219,9 @@ impl Wait<'_> {
         let remedy = "check what else connects to this port";
         TransferError::Silent { attempt: "receiving", limit: PREFACE_TIMEOUT, remedy }
     }
+}
+
+pub(super) fn broken(cause: io::Error) -> TransferError {
+    let remedy = "complete files are stored; the sender may send the rest again";
+    TransferError::Connection { attempt: "receiving".into(), cause, remedy }
 }

@@ -12,6 +12,7 @@ use crosslane_core::transfer::multipath::frame::{Greeting, Replies};
 use nix::poll::{PollFd, PollFlags};
 use socket2::Socket;
 
+use super::super::beliefs::Beliefs;
 use super::super::{TransferError, connection};
 use super::keys::{AGREEING, Handshake, SenderKeys};
 use super::stream::Stream;
@@ -42,6 +43,8 @@ pub struct How<'a> {
     pub targets: &'a [SocketAddr],
     /// The keys of both ends; `None`: in the clear.
     pub keys: Option<&'a SenderKeys>,
+    /// What an agent believes of the paths.
+    pub beliefs: Option<&'a Beliefs>,
     /// Congestion control; `None`: the kernel's default.
     pub congestion: Option<&'a str>,
     /// What to do with an object past its deadline.

@@ -7,20 +7,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use super::super::TransferError;
+use super::super::connection::{self, POLL_INTERVAL};
+use super::super::receiving::{IDLE_TIMEOUT, Incomplete, OFFER_TIMEOUT, Offer, STALL_TIMEOUT, Sink};
+use super::digests::Digests;
+use super::greeting::broken;
+pub use super::greeting::{Joined, Sender, greet};
+use super::stream::Stream;
+use super::{CATCH_UP_PIECES, random};
+use crate::clock::Clock;
 use crosslane_core::time::Instant;
 use crosslane_core::transfer::frame::Receipt;
 use crosslane_core::transfer::multipath::frame::{self, DIGEST_BYTES, Outcome};
 use crosslane_core::transfer::multipath::is_resumable;
 use crosslane_core::transfer::multipath::receiver::{Event, Receiver};
 use nix::poll::{PollFd, PollFlags};
-use super::super::TransferError;
-use super::super::connection::{self, POLL_INTERVAL};
-use super::super::receiving::{IDLE_TIMEOUT, Incomplete, OFFER_TIMEOUT, Offer, STALL_TIMEOUT, Sink};
-use super::digests::Digests;
-pub use super::greeting::{Joined, Sender, greet};
-use super::stream::Stream;
-use super::{CATCH_UP_PIECES, random};
-use crate::clock::Clock;
 
 /// A sender whose connections have all ended may connect again within this time.
 pub const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -53,6 +54,7 @@ pub fn receive(
     for (number, _) in std::mem::take(&mut receiving.incoming) {
         receiving.sink.incomplete(number, Incomplete::Ended);
     }
+    receiving.sink.end();
     result
 }
 
@@ -164,10 +166,10 @@ impl Receiving<'_> {
     fn handle(&mut self, path: u8, event: Event) {
         let now = self.last;
         match event {
-            Event::Offer { number, size_bytes, modified_ns, name, .. } => {
+            Event::Offer { number, size_bytes, modified_ns, name, part, .. } => {
                 self.offered = true;
                 let mut incoming = Incoming { size_bytes, digests: Digests::default(), last: now };
-                let begun = self.sink.begin(&Offer { number, name, size_bytes, modified_ns });
+                let begun = self.sink.begin(&Offer { number, name, size_bytes, modified_ns, part });
                 if let Ok(pieces) = &begun {
                     incoming.digests.await_pieces(pieces.clone());
                     self.engine.have(number, pieces.clone());
@@ -266,9 +268,4 @@ impl Receiving<'_> {
         let mut events: Vec<PollFd<'_>> = events.collect();
         connection::wait(&mut events, POLL_INTERVAL).map(drop).map_err(broken)
     }
-}
-
-pub(super) fn broken(cause: io::Error) -> TransferError {
-    let remedy = "complete files are stored; the sender may send the rest again";
-    TransferError::Connection { attempt: "receiving".into(), cause, remedy }
 }

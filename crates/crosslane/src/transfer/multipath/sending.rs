@@ -6,14 +6,16 @@ use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crosslane_core::assess::Belief;
 use crosslane_core::time::Instant;
 use crosslane_core::transfer::Abandoned;
 use crosslane_core::transfer::multipath;
 use crosslane_core::transfer::multipath::frame::{self, Greeting, Reply};
 use crosslane_core::transfer::multipath::ranges::Ranges;
-use crosslane_core::transfer::multipath::sender::{Sender, Write};
+use crosslane_core::transfer::multipath::sender::Sender;
 use nix::poll::PollFd;
 
+use super::super::beliefs::Beliefs;
 use super::super::sending::{News, Object, Source};
 use super::super::{PREFACE_TIMEOUT, TransferError, connection, printable};
 use super::cipher::MAX_PART_BYTES;
@@ -22,6 +24,8 @@ use super::link::Link;
 pub use super::link::{How, Path};
 use super::{CATCH_UP_PIECES, random};
 use crate::clock::Clock;
+
+mod writing;
 
 /// Interval at which statistics are read and what is to be written is decided.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -53,6 +57,9 @@ pub fn send(
     let unit_costs: Vec<f64> = paths.iter().map(|path| path.unit_cost).collect();
     let transfer = random().map_err(connection::connection_error("drawing a random number", "mount /dev"))?;
     let mut sending = Sending {
+        paths,
+        beliefs: how.beliefs,
+        doubts: vec![Belief::Unknown; paths.len()],
         links: paths.iter().map(|path| Link::new(path, how)).collect(),
         source,
         clock,
@@ -75,6 +82,10 @@ pub fn send(
 }
 
 struct Sending<'a> {
+    paths: &'a [Path],
+    beliefs: Option<&'a Beliefs>,
+    /// What was last passed to the plan.
+    doubts: Vec<Belief>,
     links: Vec<Link<'a>>,
     source: &'a mut dyn Source,
     clock: Clock,
@@ -188,10 +199,6 @@ impl Sending<'_> {
             None => self.links.iter().all(Link::is_refused),
             Some(at) => now.since(at) >= GIVE_UP,
         };
-        let rejection = |link: &mut Link<'_>| link.fault.take_if(|fault| fault.is_final());
-        if let Some(fault) = self.links.iter_mut().find_map(rejection) {
-            return Err(fault);
-        }
         if !is_refused {
             news.into_iter().for_each(|news| self.source.on_news(now, news));
             return Ok(());
@@ -310,6 +317,7 @@ impl Sending<'_> {
             return;
         }
         self.next_sample = now + POLL_INTERVAL;
+        self.doubt(now);
         for path in 0..self.links.len() {
             let statistics = self.links[path].open.as_ref().map(|open| open.statistics());
             match statistics {
@@ -332,54 +340,22 @@ impl Sending<'_> {
 
     /// Writes as much to a path as the engine gives it.
     fn write(&mut self, now: Instant, path: usize) -> io::Result<()> {
+        let mut is_fresh = false;
         while let Some(open) = self.links.get_mut(path).and_then(|link| link.open.as_mut()) {
             if !open.stream.flush()? {
                 return Ok(());
             }
-            let Some(write) = self.engine.poll(now, path) else { return Ok(()) };
-            self.encode(now, path, write);
+            match self.engine.poll(now, path) {
+                Some(write) => self.encode(now, path, write),
+                None if is_fresh || self.engine.is_idle() => return Ok(()),
+                None => {
+                    let transport = open.statistics()?;
+                    self.engine.on_backlog(now, path, &transport);
+                    is_fresh = true;
+                }
+            }
         }
         Ok(())
-    }
-
-    fn encode(&mut self, now: Instant, path: usize, write: Write) {
-        let Some(open) = self.links.get_mut(path).and_then(|link| link.open.as_mut()) else { return };
-        let into = &mut open.stream.outbox;
-        match write {
-            Write::Abandon { number, why } => frame::abandon(into, number, why),
-            Write::Offer { number } => {
-                let Some(Outgoing { object, .. }) = self.outgoing.get(&number) else { return };
-                let deadline_ms = object.deadline.map_or(0, |deadline| deadline.since(object.start).as_millis());
-                let deadline_ms = u32::try_from(deadline_ms).unwrap_or(u32::MAX);
-                let content = &object.content;
-                frame::offer(into, number, content.size_bytes(), content.modified_ns(), deadline_ms, &object.name);
-            }
-            Write::End { number } => {
-                let Some(Outgoing { object, digests }) = self.outgoing.get_mut(&number) else { return };
-                // The last piece may have been read long ago: whether the content has changed is checked again.
-                match object.content.read(object.content.size_bytes(), &mut []) {
-                    Ok(()) => {
-                        frame::end(into, number, &digests.finish());
-                        self.source.on_news(now, News::Written(number));
-                    }
-                    Err(why) => self.give_up(now, number, why),
-                }
-            }
-            Write::Piece { number, index, offset, length } => {
-                frame::piece(into, number, index, length);
-                let head = into.len();
-                into.resize(head + length as usize, 0);
-                let read = match self.outgoing.get_mut(&number) {
-                    Some(outgoing) => outgoing.read(index, offset, &mut into[head..]),
-                    None => Err(Abandoned::Unreadable),
-                };
-                if let Err(why) = read {
-                    into.clear();
-                    self.engine.take_back(path, why);
-                    self.abandoned(now, number, why);
-                }
-            }
-        }
     }
 
     fn wait(&self) -> Result<(), TransferError> {
@@ -389,14 +365,6 @@ impl Sending<'_> {
         let is_reading = self.outgoing.values().any(|outgoing| outgoing.digests.is_waiting());
         let nap = if is_reading { Duration::ZERO } else { interval.min(due).max(Duration::from_millis(1)) };
         connection::wait(&mut events, nap).map(drop).map_err(broken)
-    }
-}
-
-impl Outgoing {
-    fn read(&mut self, index: u32, offset: u64, buffer: &mut [u8]) -> Result<(), Abandoned> {
-        self.object.content.read(offset, buffer)?;
-        self.digests.add(index, buffer);
-        Ok(())
     }
 }
 
