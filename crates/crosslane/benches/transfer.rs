@@ -79,7 +79,7 @@ fn prepare(workdir: &Path) -> io::Result<[String; 2]> {
     fs::create_dir(workdir.join("in"))?;
     let key = |name: &str| {
         let output = Command::new(CROSSLANE).args(["keygen", "--out", name]).current_dir(workdir).output()?;
-        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        Ok::<String, io::Error>(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     Ok([key("sender")?, key("receiver")?])
 }
@@ -115,7 +115,7 @@ fn plain(testbed: &Testbed) -> io::Result<f64> {
                 read => count += read as u64,
             }
         }
-        Ok(monotonic_ns())
+        Ok::<u64, io::Error>(monotonic_ns())
     });
     let panicked = |_| io::Error::other("a thread panicked");
     sending.join().map_err(panicked)??;

@@ -211,7 +211,7 @@ fn each_wrong_key_is_refused_with_place_and_remedy() {
 }
 
 #[test]
-fn a_handshake_that_is_cut_off_or_garbage_stops_nobody() {
+fn a_handshake_that_is_cut_off_or_garbage_stops_no_other_sender() {
     let world = World::new();
     let receiver = world.receive();
     let recorded = world.recorded(&receiver);

@@ -232,7 +232,7 @@ impl Sending<'_> {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => break,
                 // A receiver of this version says why.
-                Err(cause) if cause.kind() == ErrorKind::UnexpectedEof && !is_greeted => {
+                Err(cause) if is_end(&cause) && !is_greeted => {
                     self.down(now, path, &io::Error::other(NO_GREETING));
                     break;
                 }
@@ -366,6 +366,11 @@ impl Sending<'_> {
         let nap = if is_reading { Duration::ZERO } else { interval.min(due).max(Duration::from_millis(1)) };
         connection::wait(&mut events, nap).map(drop).map_err(broken)
     }
+}
+
+/// Whether the peer ended the connection, with or without having read all.
+fn is_end(cause: &io::Error) -> bool {
+    matches!(cause.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset)
 }
 
 fn broken(cause: io::Error) -> TransferError {
