@@ -10,6 +10,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{sleep, spawn};
 use std::time::Duration;
 
@@ -31,10 +32,15 @@ struct World {
     _emulator: Emulator,
     receiver: Child,
     workdir: TempDir,
+    /// Emulated links of several tests at a time would delay one another.
+    _alone: MutexGuard<'static, ()>,
 }
+
+static ALONE: Mutex<()> = Mutex::new(());
 
 impl World {
     fn new() -> World {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         // The first path, which the kernel prefers, is the expensive one.
         let (testbed, emulator) = two_links(["expensive", "cheap"], MBIT_S, 10);
         for namespace in [&testbed.vehicle, &testbed.server] {
@@ -49,7 +55,7 @@ impl World {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let receiver = testbed.server.spawn(&mut command).unwrap();
         sleep(Duration::from_millis(300));
-        World { testbed, _emulator: emulator, receiver, workdir }
+        World { testbed, _emulator: emulator, receiver, workdir, _alone: alone }
     }
 
     fn send(&self, bytes: usize, options: &[&str]) -> ProgramOutput {
