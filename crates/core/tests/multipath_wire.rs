@@ -2,15 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use crosslane_core::transfer::multipath::frame::{self, Greeting, Replies, Reply};
+use crosslane_core::transfer::multipath::frame::{self, Greeting, Part, Replies, Reply};
 use crosslane_core::transfer::multipath::ranges::Ranges;
-use crosslane_core::transfer::multipath::receiver::{MAX_BEGUN, Receiver};
+use crosslane_core::transfer::multipath::receiver::{MAX_BEGUN, Receiver, is_safe_name};
 use proptest::prelude::*;
 
 proptest! {
     #[test]
     fn no_bytes_cause_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..3000), kinds: bool, part in 1usize..50) {
-        let bytes: Vec<u8> = if kinds { bytes.iter().map(|byte| byte % 9).collect() } else { bytes };
+        let bytes: Vec<u8> = if kinds { bytes.iter().map(|byte| byte % 10).collect() } else { bytes };
         let (mut receiver, mut replies) = (Receiver::default(), Replies::default());
         receiver.connect(0);
         let mut welcome = Vec::new();
@@ -37,10 +37,16 @@ fn a_malformed_stream_is_rejected_with_the_offset() {
         more(&mut wire);
         wire
     };
-    let mut name = Vec::new();
-    frame::offer(&mut name, 3, 1, 0, 0, "../passwd");
+    let part = |offset, is_last| {
+        let mut wire = Vec::new();
+        frame::offer_part(&mut wire, 3, 2, 0, 0, "a", Part { offset, is_last });
+        wire
+    };
     let cases = [
-        (name, "not a file name at byte 25"),
+        (part(u64::MAX, false), "an object of more than"),
+        (part(u64::MAX - 2, false), "an object of more than"),
+        ([part(7, false), part(7, true)].concat(), "offered twice"),
+        ([part(7, false), part(8, false)].concat(), "offered twice"),
         (offered(u64::MAX), "an object of more than"),
         (with(offered(1), &|wire| wire.push(77)), "unknown type 77"),
         (with(offered(1), &|wire| frame::piece(wire, 3, 1, 1)), "a piece that object 3 does not have"),
@@ -76,15 +82,37 @@ fn a_malformed_stream_is_rejected_with_the_offset() {
 #[test]
 fn another_version_is_named() {
     let former = crosslane_core::transfer::frame::PREFACE;
-    assert!(frame::is_former_version(&former));
-    let fault = Greeting::parse(&former).unwrap_err().to_string();
-    assert!(fault.contains("version 1 of the transfer, where this program has version 2"), "{fault}");
-    assert!(Replies::default().take(&mut former.as_slice()).unwrap_err().to_string().contains("version 1"));
+    for (preface, version) in [(former, 1), (frame::FORMER_PREFACE, 2)] {
+        assert_eq!(frame::former_version(&preface), Some(version));
+        let fault = Greeting::parse(&preface).unwrap_err().to_string();
+        let words = format!("version {version} of the transfer, where this program has version 3");
+        assert!(fault.contains(&words), "{fault}");
+        assert!(Replies::default().take(&mut preface.as_slice()).unwrap_err().to_string().contains(&words));
+    }
+    assert!(Greeting::parse(&frame::ENCRYPTED_PREFACE).unwrap_err().to_string().contains("an encrypted stream"));
     assert!(Replies::default().take(&mut b"H".as_slice()).unwrap_err().to_string().contains("not a Crosslane"));
     let greeting = Greeting { transfer: [9; 16], path: 3 };
     assert_eq!(Greeting::parse(&greeting.emit()), Ok(Some(greeting)));
     assert_eq!(Greeting::parse(&greeting.emit()[..24]), Ok(None));
     assert!(Greeting::parse(&Greeting { path: 8, ..greeting }.emit()).is_err());
+}
+
+/// A name that leaves the receiver's folder would replace any file of its user.
+#[test]
+fn a_name_stays_below_the_folder_of_the_receiver() {
+    let long = "a/".repeat(127) + "a";
+    for name in ["a", "a/b", "..a/b..", "a/.b", "ü/ö", "a b\\c", &long] {
+        assert!(is_safe_name(name), "{name}");
+    }
+    let unsafe_names =
+        ["", ".", "..", "/", "/a", "a/", "a//b", "../a", "a/..", "a/../b", "./a", "a/./b", "a\0b", "a/\0", "/../a"];
+    for name in unsafe_names {
+        let (mut receiver, mut wire) = (Receiver::default(), Vec::new());
+        receiver.connect(0);
+        frame::offer(&mut wire, 3, 1, 0, 0, name);
+        let fault = receiver.take(0, &mut wire.as_slice()).expect_err(name).to_string();
+        assert_eq!(fault, "an object whose name is not a safe file name at byte 25 of the stream");
+    }
 }
 
 #[test]

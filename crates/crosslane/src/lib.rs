@@ -37,5 +37,6 @@ pub mod summary;
 pub mod testbed;
 mod text_file;
 pub mod transfer;
+mod transfer_keys;
 pub mod tun;
 pub mod tunnel;

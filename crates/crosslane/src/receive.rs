@@ -23,9 +23,12 @@ use crate::interrupt;
 use crate::output;
 use crate::transfer::connection::{self, POLL_INTERVAL};
 use crate::transfer::folder::{Folder, Kept, Notice, Parts};
-use crate::transfer::multipath::receiving::{self, Joined};
+use crate::transfer::multipath::keys::ReceiverKeys;
+use crate::transfer::multipath::receiving::{self, Joined, Sender};
 use crate::transfer::receiving::Incomplete;
 use crate::transfer::{PORT, TransferError};
+use crate::transfer_keys::{self, Clear};
+use crate::tunnel::security::{PrivateKey, PublicKey};
 
 mod places;
 
@@ -37,10 +40,18 @@ pub struct Options {
     /// Folder for the files. A file replaces an existing one of its name; incomplete files end in `.part`.
     #[arg(long, value_name = "DIR")]
     into: PathBuf,
-    /// Address and port to listen on. Any host that can connect may store files: there is no encryption and no
-    /// authentication. `0.0.0.0:7411` or `[::]:7411` listens on all addresses of this machine.
+    /// Address and port to listen on. `0.0.0.0:7411` or `[::]:7411` listens on all addresses of this machine.
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from(([127, 0, 0, 1], PORT)))]
     listen: SocketAddr,
+    /// File of this receiver's private key (`crosslane keygen --out FILE`); requires --sender-key.
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Public key of a sender that may store files here. May be repeated.
+    #[arg(long, value_name = "KEY")]
+    sender_key: Vec<PublicKey>,
+    /// `none`: without keys. Any host that can connect may store files, and any host on the way may read them.
+    #[arg(long, value_name = "none", conflicts_with_all = ["key", "sender_key"])]
+    encryption: Option<Clear>,
     /// End after the first sender, and reject others meanwhile; success if all its files are stored.
     #[arg(long)]
     once: bool,
@@ -55,6 +66,7 @@ pub struct Options {
 /// The folder is not writable, or the address cannot be listened on.
 pub fn run(options: &Options) -> Result<ExitCode> {
     check_folder(&options.into)?;
+    let keys = keys(options)?;
     let message = |cause: TransferError| Error::message(cause.to_string(), 1);
     let listener = connection::listen(options.listen).map_err(message)?;
     let failed = |cause| Error::failure(format!("listening on {}", options.listen), cause);
@@ -65,6 +77,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     ready::notify(ready::READY);
     let server = Server {
         options,
+        keys: keys.as_ref(),
         clock: Clock::start(),
         stop: &stop,
         places: Places::new(),
@@ -76,6 +89,19 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     std::thread::scope(|scope| server.serve(scope, &listener)).map_err(failed)?;
     let failures = server.failures.load(Ordering::Relaxed);
     Ok(if options.once && failures > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The keys; `None`: in the clear.
+fn keys(options: &Options) -> Result<Option<ReceiverKeys>> {
+    match (&options.key, options.sender_key.as_slice(), options.encryption) {
+        (None, [], Some(Clear::None)) => Ok(None),
+        (Some(_), [], _) => Err(transfer_keys::missing("--sender-key", "the public key of a sender")),
+        (None, ..) => Err(transfer_keys::missing("--key", "this receiver's private key")),
+        (Some(file), senders, _) => {
+            let own = PrivateKey::read(file)?;
+            Ok(Some(ReceiverKeys { own, senders: senders.iter().copied().collect() }))
+        }
+    }
 }
 
 fn check_folder(folder: &Path) -> Result<()> {
@@ -91,12 +117,13 @@ fn check_folder(folder: &Path) -> Result<()> {
 
 struct Server<'a> {
     options: &'a Options,
+    keys: Option<&'a ReceiverKeys>,
     clock: Clock,
     stop: &'a AtomicBool,
     places: Places,
     parts: Parts,
     /// The transfers in progress: where further connections of each go.
-    transfers: Mutex<BTreeMap<[u8; 16], mpsc::Sender<Joined>>>,
+    transfers: Mutex<BTreeMap<Sender, mpsc::Sender<Joined>>>,
     /// The only transfer has ended.
     has_ended: AtomicBool,
     /// Number of objects not stored and of connections that broke.
@@ -133,7 +160,9 @@ impl Server<'_> {
                 Err(why) => match self.reject(&from, &why) {
                     Some(rejected) => std::thread::Builder::new().spawn_scoped(scope, move || {
                         let _rejected = rejected;
-                        reject(&socket, &why);
+                        let mut begin = Vec::new();
+                        frame::welcome(&mut begin, 0);
+                        connection::reject(&socket, &connection::refusal(begin, &why));
                     }),
                     None => continue,
                 },
@@ -160,14 +189,13 @@ impl Server<'_> {
         let from = name(from);
         // Without keep-alive, a vanished sender would keep its place.
         drop(connection::keep_alive(&socket));
-        let greeting = match receiving::greet(&socket, self.clock, self.stop) {
-            Ok(greeting) => greeting,
+        let (sender, joined) = match receiving::greet(socket, self.keys, self.clock, self.stop) {
+            Ok(greeted) => greeted,
             Err(_) if self.stop.load(Ordering::Relaxed) => return,
             Err(fault) => return eprintln!("crosslane: from {from}: {fault}"),
         };
-        let joined = Joined { socket, path: greeting.path };
         let mut transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
-        let joined = match transfers.get(&greeting.transfer) {
+        let joined = match transfers.get(&sender) {
             Some(transfer) => match transfer.send(joined) {
                 Ok(()) => return,
                 Err(mpsc::SendError(joined)) => joined,
@@ -177,13 +205,13 @@ impl Server<'_> {
         let is_taken = !transfers.is_empty() || self.has_ended.load(Ordering::Relaxed);
         if self.options.once && is_taken {
             drop(transfers);
-            return reject(&joined.socket, "it serves one sender only; start it without --once");
+            return joined.reject("it serves one sender only; start it without --once");
         }
         let (more, join) = mpsc::channel();
-        transfers.insert(greeting.transfer, more);
+        transfers.insert(sender, more);
         drop(transfers);
         self.receive(joined, &join, &from);
-        self.transfers.lock().unwrap_or_else(PoisonError::into_inner).remove(&greeting.transfer);
+        self.transfers.lock().unwrap_or_else(PoisonError::into_inner).remove(&sender);
         self.has_ended.store(self.options.once, Ordering::Relaxed);
     }
 
@@ -230,12 +258,6 @@ impl Server<'_> {
 /// A name without control characters.
 fn shown(name: &str) -> String {
     name.replace(char::is_control, "?")
-}
-
-fn reject(socket: &Socket, why: &str) {
-    let mut welcome = Vec::new();
-    frame::welcome(&mut welcome, 0);
-    connection::reject(socket, &welcome, why);
 }
 
 fn name(from: &SockAddr) -> String {

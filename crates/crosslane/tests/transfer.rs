@@ -18,7 +18,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use crosslane::clock::Clock;
 use crosslane::transfer::folder::{Folder, Kept, Notice, Parts};
-use crosslane::transfer::multipath::receiving::{self, Joined};
+use crosslane::transfer::multipath::receiving;
 use crosslane::transfer::receiving::Incomplete;
 use crosslane_core::transfer::Abandoned;
 use crosslane_core::transfer::frame as former;
@@ -50,7 +50,7 @@ fn content(name: &str, size: usize) -> Vec<u8> {
 }
 
 fn send(workdir: &Path, to: &str, files: &[&str], options: &[&str]) -> ProgramOutput {
-    crosslane(workdir, &[&["send", "--to", to], options, files].concat())
+    crosslane(workdir, &[&["send", "--encryption", "none", "--to", to], options, files].concat())
 }
 
 /// Outcome of each file, from `--json`.
@@ -71,9 +71,9 @@ fn receive_one(listener: &TcpListener, folder: &Path, first: impl FnOnce(&Socket
         Notice::Ended(kept) => all.push(kept),
     });
     let (clock, stop) = (Clock::start(), AtomicBool::new(false));
-    let path = receiving::greet(&socket, clock, &stop).unwrap().path;
+    let (_, joined) = receiving::greet(socket, None, clock, &stop).unwrap();
     let (_more, join) = std::sync::mpsc::channel();
-    receiving::receive(Joined { socket, path }, &join, &mut sink, clock, &stop).unwrap();
+    receiving::receive(joined, &join, &mut sink, clock, &stop).unwrap();
     all
 }
 
@@ -292,7 +292,7 @@ fn a_sender_that_is_killed_leaves_a_partial_file_and_affects_no_other_sender() {
     drop((stream, unknown_client));
     let log = receiver.await_message("the received part is in in/torn.part");
     assert!(log.contains("while receiving torn from") && log.contains("the connection ended before it was complete"));
-    receiver.await_message("not a Crosslane transfer of version 2 at byte 0 of the stream; check that both sides run");
+    receiver.await_message("not a Crosslane transfer of version 3 at byte 0 of the stream; check that both sides run");
     assert_eq!(fs::read(workdir.path().join("in/torn.part")).unwrap(), [7; 16_384]);
     assert_eq!(send(workdir.path(), &receiver.address, &["a"], &[]).code, Some(0), "it continues to serve");
 }
@@ -319,32 +319,46 @@ fn an_unreachable_or_invalid_receiver_is_reported_in_one_message() {
         assert_eq!(output.code, Some(1));
         assert!(output.stdout.starts_with("a  3000000 bytes  not finished: "), "{output:?}");
         assert!(
-            output.stderr.contains("not a Crosslane transfer of version 2 at byte 0 of the stream; check"),
+            output.stderr.contains("not a Crosslane transfer of version 3 at byte 0 of the stream; check"),
             "{output:?}"
         );
     });
 }
 
-/// The test acts as the agent and as the receiver.
 #[test]
-fn a_sender_of_the_former_version_gets_the_reason_in_its_own_format() {
+fn a_sender_of_a_former_version_gets_the_reason_in_its_own_format() {
     let workdir = workdir(&[]);
     let receiver = Receiver::start(workdir.path());
-    let mut stream = TcpStream::connect(&receiver.address).unwrap();
-    let mut wire = former::PREFACE.to_vec();
-    former::offer(&mut wire, 0, 1000, 0, "a");
-    stream.write_all(&wire).unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
-    let receipt = former::Receipts::default().take(&mut answer.as_slice()).unwrap().unwrap();
-    assert_eq!((receipt.number, receipt.outcome), (former::CONNECTION, former::Outcome::Refused));
-    assert!(receipt.text.contains("update Crosslane at the sender"), "{}", receipt.text);
-    receiver.await_message("version 1 of the transfer, where this program has version 2, at byte 0 of the stream");
+    // Version 2 has an instance after its preface, and version 1 has not.
+    for (preface, head) in [(former::PREFACE, 8), (frame::FORMER_PREFACE, 16)] {
+        let mut stream = TcpStream::connect(&receiver.address).unwrap();
+        let mut wire = preface.to_vec();
+        former::offer(&mut wire, 0, 1000, 0, "a");
+        stream.write_all(&wire).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        assert_eq!(answer[..8], preface);
+        let receipt = [&former::PREFACE[..], &answer[head..]].concat();
+        let receipt = former::Receipts::default().take(&mut receipt.as_slice()).unwrap().unwrap();
+        assert_eq!((receipt.number, receipt.outcome), (former::CONNECTION, former::Outcome::Refused));
+        assert!(receipt.text.contains("update Crosslane at the sender"), "{}", receipt.text);
+    }
+    receiver.await_message("version 2 of the transfer, where this program has version 3, at byte 0 of the stream");
+    receiver.await_message("version 1 of the transfer, where this program has version 3, at byte 0 of the stream");
 }
 
 #[test]
-fn a_receiver_of_the_former_version_is_named() {
+fn a_receiver_of_a_former_version_is_named() {
     let workdir = workdir(&[("a", 1000)]);
+    // One of version 2 ends the connection without a word.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = listener.local_addr().unwrap().to_string();
+    scope(|scope| {
+        let sender = scope.spawn(|| send(workdir.path(), &to, &["a"], &["--deadline", "3s"]));
+        drop(listener.accept().unwrap());
+        let output = sender.join().unwrap();
+        assert!(output.stderr.contains("ended it at once, as a receiver of an older version does"), "{output:?}");
+    });
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = listener.local_addr().unwrap().to_string();
     scope(|scope| {
@@ -354,7 +368,7 @@ fn a_receiver_of_the_former_version_is_named() {
         let output = sender.join().unwrap();
         assert_eq!(output.code, Some(1), "{output:?}");
         let message =
-            "version 1 of the transfer, where this program has version 2, at byte 0 of the stream; check that";
+            "version 1 of the transfer, where this program has version 3, at byte 0 of the stream; check that";
         assert!(output.stderr.contains(message), "{output:?}");
     });
 }
@@ -365,7 +379,7 @@ fn an_interrupt_is_reported_with_the_unfinished_files() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to: SocketAddr = listener.local_addr().unwrap();
     let mut command = Command::new(CROSSLANE);
-    command.args(["send", "big", "--to", &to.to_string()]).current_dir(workdir.path());
+    command.args(["send", "big", "--encryption", "none", "--to", &to.to_string()]).current_dir(workdir.path());
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let _silent = listener.accept().unwrap().0;
     sleep(Duration::from_millis(200));

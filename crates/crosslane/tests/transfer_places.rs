@@ -18,7 +18,7 @@ use socket2::Socket;
 use tempfile::TempDir;
 
 fn send(workdir: &Path, to: &str) -> ProgramOutput {
-    crosslane(workdir, &["send", "--to", to, "a"])
+    crosslane(workdir, &["send", "--encryption", "none", "--to", to, "a"])
 }
 
 /// Connections from this loopback address that send nothing.

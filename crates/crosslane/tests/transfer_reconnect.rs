@@ -27,7 +27,7 @@ fn workdir() -> (TempDir, Vec<u8>) {
 }
 
 fn send(workdir: &Path, to: &str) -> ProgramOutput {
-    crosslane(workdir, &["send", "--to", to, "big"])
+    crosslane(workdir, &["send", "--encryption", "none", "--to", to, "big"])
 }
 
 /// Connects a sender to the receiver that `target` names, until the sender ends; the n-th connection breaks

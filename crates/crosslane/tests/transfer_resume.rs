@@ -121,12 +121,12 @@ fn forward(mut from: TcpStream, mut to: &TcpStream, bytes: &AtomicU64) {
 
 fn start_sender(workdir: &Path, to: &str) -> Child {
     let mut command = Command::new(CROSSLANE);
-    command.args(["send", "--json", "--to", to, "big"]).current_dir(workdir);
+    command.args(["send", "--encryption", "none", "--json", "--to", to, "big"]).current_dir(workdir);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 fn send(workdir: &Path, to: &str) -> ProgramOutput {
-    crosslane(workdir, &["send", "--json", "--to", to, "big"])
+    crosslane(workdir, &["send", "--encryption", "none", "--json", "--to", to, "big"])
 }
 
 fn kill(mut child: Child) {

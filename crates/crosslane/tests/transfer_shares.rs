@@ -70,13 +70,16 @@ impl Case {
             fs::write(workdir.path().join(name), vec![7; self.bytes as usize]).unwrap();
         }
         let mut command = Command::new(CROSSLANE);
-        command.args(["receive", "--once", "--into", "in", "--listen", "0.0.0.0:7411"]).current_dir(workdir.path());
+        command
+            .args(["receive", "--encryption", "none", "--once", "--into", "in", "--listen", "0.0.0.0:7411"])
+            .current_dir(workdir.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut receiver = testbed.server.spawn(&mut command).unwrap();
         sleep(Duration::from_millis(500));
         let mut command = Command::new(CROSSLANE);
         let deadline = format!("{}ms", self.within_s * 1e3);
         command.args(["send", "--cost", "cheap=0.1/GB,expensive=0.5/GB", "--every", "10s", "--deadline", &deadline]);
+        command.args(["--encryption", "none"]);
         command.args(["--congestion", congestion, "--to", "10.255.0.1", "--json"]).args(&names);
         command.current_dir(workdir.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let output = ProgramOutput::from(testbed.vehicle.spawn(&mut command).unwrap().wait_with_output().unwrap());

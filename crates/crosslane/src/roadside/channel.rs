@@ -17,9 +17,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crosslane_core::roadside::messages;
-use snow::{Builder, HandshakeState, StatelessTransportState};
+use snow::{HandshakeState, StatelessTransportState};
 
-use crate::tunnel::security::{KEY_BYTES, PATTERN, PrivateKey, PublicKey};
+use crate::tunnel::security::{PrivateKey, PublicKey, initiator, peer_of, responder};
 
 /// Each side sends at least one message in this time.
 pub const KEEPALIVE: Duration = Duration::from_secs(1);
@@ -170,8 +170,7 @@ pub struct Initiation(HandshakeState);
 /// The library has no source of randomness.
 pub fn initiate(own: &PrivateKey, controller: &PublicKey) -> Result<(Initiation, Vec<u8>), ChannelFault> {
     let begin = || {
-        let builder = Builder::new(PATTERN.parse()?).prologue(PROLOGUE)?.local_private_key(own.as_bytes())?;
-        let mut state = builder.remote_public_key(controller.as_bytes())?.build_initiator()?;
+        let mut state = initiator(own, controller, PROLOGUE)?;
         let frame = handshake_frame(&mut state, INITIATION_BYTES)?;
         Ok((Initiation(state), frame))
     };
@@ -199,15 +198,12 @@ pub fn respond(
     frame: &[u8; INITIATION_BYTES],
     max_bytes: usize,
 ) -> Result<(PublicKey, Vec<u8>, Sealer, Opener), ChannelFault> {
-    let build =
-        || Builder::new(PATTERN.parse()?).prologue(PROLOGUE)?.local_private_key(own.as_bytes())?.build_responder();
-    let mut state = build().map_err(|_: snow::Error| ChannelFault::Handshake)?;
+    let mut state = responder(own, PROLOGUE).map_err(|_| ChannelFault::Handshake)?;
     read_frame(&mut state, frame)?;
-    let peer: Option<[u8; KEY_BYTES]> = state.get_remote_static().and_then(|key| key.try_into().ok());
-    let peer = peer.ok_or(ChannelFault::Handshake)?;
+    let peer = peer_of(&state).ok_or(ChannelFault::Handshake)?;
     let answer = handshake_frame(&mut state, RESPONSE_BYTES).map_err(|_| ChannelFault::Handshake)?;
     let (sealer, opener) = transport(state, max_bytes)?;
-    Ok((peer.into(), answer, sealer, opener))
+    Ok((peer, answer, sealer, opener))
 }
 
 fn handshake_frame(state: &mut HandshakeState, bytes: usize) -> Result<Vec<u8>, snow::Error> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use chrono::DateTime;
@@ -12,12 +13,17 @@ use crosslane_core::transfer::multipath::MAX_PATHS;
 use nix::net::if_::{if_nameindex, if_nametoindex};
 
 use super::Options;
+use super::items::Item;
 use crate::clock;
 use crate::durations::{MAX_TIME, duration};
 use crate::error::{Error, Result};
 use crate::transfer::PORT;
-use crate::transfer::files::{FileContent, Upload};
+use crate::transfer::files::Upload;
+use crate::transfer::followed::Rules;
+use crate::transfer::multipath::keys::SenderKeys;
 use crate::transfer::multipath::sending::Path;
+use crate::transfer_keys::{self, Clear};
+use crate::tunnel::security::PrivateKey;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Deadline {
@@ -63,7 +69,7 @@ pub(super) fn late() -> impl TypedValueParser<Value = Late> {
     PossibleValuesParser::new(["give-up", "continue"]).map(named)
 }
 
-/// Checks combinations of options, and the files.
+/// Checks combinations of options.
 pub(super) fn check(options: &Options) -> Result<()> {
     let invalid = |cause: String, remedy: &str| Err(Error::usage(READING, cause, remedy));
     let option = if options.prefer.is_empty() { "--cost" } else { "--prefer" };
@@ -76,20 +82,38 @@ pub(super) fn check(options: &Options) -> Result<()> {
         return invalid(cause, "give at most one for each file");
     }
     check_paths(options, &names)?;
-    for (place, file) in options.files.iter().enumerate() {
-        check_deadline(options, place)?;
-        let opened = FileContent::open(file);
-        let remedy = "name files that exist and can be read";
-        opened.map_err(|cause| Error::usage(format!("opening {}", file.display()), cause, remedy))?;
-        if name(file).is_none() {
-            return invalid(format!("the name of {} is not UTF-8", file.display()), "rename it");
-        }
-        if options.files[..place].iter().any(|other| name(other) == name(file)) {
-            let name = name(file).unwrap_or_default();
-            return invalid(format!("two files are named {name}, and one would replace the other"), "rename one");
-        }
+    (0..options.files.len()).try_for_each(|place| check_deadline(options, place))?;
+    if options.follow { check_followed(options) } else { Ok(()) }
+}
+
+fn check_followed(options: &Options) -> Result<()> {
+    let invalid = |cause: String, remedy: &str| Err(Error::usage(READING, cause, remedy));
+    if let Some(folder) = options.files.iter().find(|file| file.is_dir()) {
+        return invalid(format!("--follow with the folder {}", folder.display()), "name the files that grow");
+    }
+    if matches!(options.deadline.as_slice(), [Deadline::At(_)] | [_, _, ..]) {
+        return invalid("--follow needs one deadline for what is appended".into(), "give one time, such as 10s");
     }
     Ok(())
+}
+
+/// How files that grow are followed.
+pub(super) fn follow<'a>(options: &Options, end: &'a AtomicBool) -> Rules<'a> {
+    let deadline = options.deadline.first().and_then(|deadline| match deadline {
+        Deadline::After(time) => Some(*time),
+        Deadline::At(_) => None,
+    });
+    Rules { deadline, idle: options.idle, end }
+}
+
+/// The keys; `None`: in the clear.
+pub(super) fn keys(options: &Options) -> Result<Option<SenderKeys>> {
+    match (&options.key, options.receiver_key, options.encryption) {
+        (None, None, Some(Clear::None)) => Ok(None),
+        (Some(_), None, _) => Err(transfer_keys::missing("--receiver-key", "the receiver's public key")),
+        (None, ..) => Err(transfer_keys::missing("--key", "this sender's private key")),
+        (Some(file), Some(receiver), _) => Ok(Some(SenderKeys { own: PrivateKey::read(file)?, receiver })),
+    }
 }
 
 /// The paths of the transfer, the preferred first; without prices, the order counts.
@@ -133,17 +157,17 @@ pub(super) fn resolve(to: &str) -> Result<Vec<SocketAddr>> {
 }
 
 /// The files in the order in which they are generated, the first now.
-pub(super) fn uploads(options: &Options, now: Instant) -> Vec<Upload> {
+pub(super) fn uploads(options: &Options, items: &[Item], now: Instant) -> Vec<Upload> {
     let unix_s = clock::unix_s();
-    let upload = |(place, path): (usize, &std::path::PathBuf)| {
-        let start = now + generated_after(options, place);
-        let deadline = deadline_of(options, place).map(|deadline| match deadline {
+    let upload = |item: &Item| {
+        let start = now + generated_after(options, item.argument);
+        let deadline = deadline_of(options, item.argument).map(|deadline| match deadline {
             Deadline::After(time) => start + time,
             Deadline::At(at_s) => now + Duration::from_secs_f64((at_s - unix_s).clamp(0.0, MAX_TIME.as_secs_f64())),
         });
-        Upload { path: path.clone(), name: name(path).unwrap_or_default().to_owned(), start, deadline }
+        Upload { path: item.path.clone(), name: item.name.clone(), start, deadline }
     };
-    options.files.iter().enumerate().map(upload).collect()
+    items.iter().map(upload).collect()
 }
 
 fn generated_after(options: &Options, place: usize) -> Duration {
@@ -152,10 +176,6 @@ fn generated_after(options: &Options, place: usize) -> Duration {
 
 fn deadline_of(options: &Options, place: usize) -> Option<Deadline> {
     options.deadline.get(place).or(options.deadline.last()).copied()
-}
-
-fn name(file: &std::path::Path) -> Option<&str> {
-    file.file_name()?.to_str()
 }
 
 fn check_deadline(options: &Options, place: usize) -> Result<()> {

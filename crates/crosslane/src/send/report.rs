@@ -14,7 +14,7 @@ use super::Options;
 use crate::clock::Clock;
 use crate::error::Result;
 use crate::output;
-use crate::transfer::files::{Ending, Sent};
+use crate::transfer::files::{Ending, Sent, Upload};
 use crate::transfer::multipath::sending::Path;
 use crate::transfer::sending::News;
 
@@ -39,8 +39,8 @@ pub(super) struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    pub(super) fn new(options: &'a Options, paths: &'a [Path], clock: Clock) -> Report<'a> {
-        let sizes = options.files.iter().filter_map(|file| Some(std::fs::metadata(file).ok()?.len()));
+    pub(super) fn new(options: &'a Options, uploads: &[Upload], paths: &'a [Path], clock: Clock) -> Report<'a> {
+        let sizes = uploads.iter().filter_map(|upload| Some(std::fs::metadata(&upload.path).ok()?.len()));
         let style =
             ProgressStyle::with_template("{bar:30} {percent}% {bytes}/{total_bytes} {bytes_per_sec}  {eta} left");
         let bar = ProgressBar::with_draw_target(Some(sizes.sum()), ProgressDrawTarget::hidden())
@@ -53,6 +53,8 @@ impl<'a> Report<'a> {
         match (news, sent) {
             (News::Acknowledged(number, bytes), _) => drop(self.open.insert(*number, *bytes)),
             (News::Abandoned(number, _), Some(sent)) => self.ended(*number, sent),
+            // Of a file that grows, only the end is reported.
+            (News::Receipt(receipt), Some(sent)) if sent.ending.is_none() => drop(self.open.remove(&receipt.number)),
             // An abandoned file has been reported already.
             (News::Receipt(receipt), Some(sent)) if !matches!(sent.ending, Some(Ending::Abandoned(_))) => {
                 self.ended(receipt.number, sent);
@@ -63,6 +65,9 @@ impl<'a> Report<'a> {
                 self.note(&text);
             }
             (News::Down(path, why), _) => self.note(&format!("{}: {why}", self.name(*path))),
+            (News::Belief(path, belief), _) => {
+                self.note(&format!("{}: the agent believes it {}", self.name(*path), belief.name()));
+            }
             (News::Up(path), _) => self.note(&format!("{}: connected again", self.name(*path))),
             (News::Carried(path, carried), _) => drop(self.carried.insert(*path, *carried)),
             _ => {}
@@ -163,6 +168,10 @@ fn line(sent: &Sent) -> String {
 }
 
 fn stored(sent: &Sent) -> String {
+    if let Some(parts) = sent.parts {
+        let late = sent.upload.deadline.map(|_| format!(", {} of them late", sent.late_parts));
+        return format!("stored in {parts} parts{}", late.unwrap_or_default());
+    }
     let seconds = sent.completion().unwrap_or_default().as_secs_f64();
     let (Some(deadline), Some(ended)) = (sent.upload.deadline, sent.ended) else {
         return format!("stored in {seconds:.3} s");
@@ -194,6 +203,8 @@ fn in_json(sent: &Sent) -> Value {
         "deadline_s": deadline,
         "in_time": sent.in_time(),
         "admission": admission,
+        "parts": sent.parts,
+        "late_parts": sent.parts.map(|_| sent.late_parts),
     })
 }
 

@@ -63,18 +63,22 @@ pub fn listen(at: SocketAddr) -> Result<Socket, TransferError> {
     prepare().map_err(connection_error(&format!("listening on {at}"), remedy))
 }
 
-/// Rejects a sender whose streams begin with `preface`, and sends it the reason. Takes up to a second: unread
-/// data would make the kernel reset the connection before the sender has the reason.
-pub fn reject(socket: &Socket, preface: &[u8], text: &str) {
+/// The answer to a sender that is rejected, after the beginning of the receiver's stream.
+pub fn refusal(mut begin: Vec<u8>, text: &str) -> Vec<u8> {
+    let (number, outcome, waited) = (frame::CONNECTION, Outcome::Refused, Duration::ZERO);
+    frame::receipt(&mut begin, &Receipt { number, outcome, waited, text: text.into() });
+    begin
+}
+
+/// Sends a sender its last answer. Takes up to a second: unread data would make the kernel reset the connection before
+/// the sender has it.
+pub fn reject(socket: &Socket, answer: &[u8]) {
     const READ_TIMEOUT: Duration = Duration::from_millis(100);
     const READS: usize = 10;
-    let mut message = preface.to_vec();
-    let (number, outcome, waited) = (frame::CONNECTION, Outcome::Refused, Duration::ZERO);
-    frame::receipt(&mut message, &Receipt { number, outcome, waited, text: text.into() });
     let mut stream = socket;
     // A sender that has closed the connection needs no reason.
     let sent = socket.set_nonblocking(false).and_then(|()| socket.set_read_timeout(Some(READ_TIMEOUT)));
-    let sent = sent.and_then(|()| stream.write_all(&message)).and_then(|()| socket.shutdown(Shutdown::Write));
+    let sent = sent.and_then(|()| stream.write_all(answer)).and_then(|()| socket.shutdown(Shutdown::Write));
     let mut buffer = [0; 4096];
     for _ in 0..if sent.is_ok() { READS } else { 0 } {
         if stream.read(&mut buffer).is_ok_and(|count| count == 0) {

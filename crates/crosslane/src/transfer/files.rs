@@ -60,9 +60,28 @@ pub struct Sent {
     pub text: String,
     /// The prediction for its deadline.
     pub admission: Option<Admission>,
+    /// Of a file that grows: the number of its parts that are stored.
+    pub parts: Option<u32>,
+    /// Of these, the parts that were late. The deadline is that of the last one.
+    pub late_parts: u32,
 }
 
 impl Sent {
+    pub(super) fn new(upload: Upload) -> Sent {
+        Sent {
+            upload,
+            size_bytes: 0,
+            acked_bytes: 0,
+            resumed_bytes: 0,
+            ending: None,
+            ended: None,
+            text: String::new(),
+            admission: None,
+            parts: None,
+            late_parts: 0,
+        }
+    }
+
     /// Time from its generation to its last byte at the receiver: an upper bound,
     /// which includes the receipt's delay. Only for stored files.
     pub fn completion(&self) -> Option<Duration> {
@@ -73,7 +92,7 @@ impl Sent {
     /// Whether it arrived in time; `None` without a deadline.
     pub fn in_time(&self) -> Option<bool> {
         let stored = self.ending == Some(Ending::Stored);
-        let before = |deadline| stored && self.ended.is_some_and(|ended| ended <= deadline);
+        let before = |deadline| stored && self.late_parts == 0 && self.ended.is_some_and(|ended| ended <= deadline);
         self.upload.deadline.map(before)
     }
 }
@@ -90,17 +109,7 @@ pub struct Files<Report> {
 impl<Report: FnMut(&News, Option<&Sent>)> Files<Report> {
     /// `report` receives all news, with the file that they refer to, if any.
     pub fn new(uploads: impl IntoIterator<Item = Upload>, report: Report) -> Files<Report> {
-        let sent = |upload| Sent {
-            upload,
-            size_bytes: 0,
-            acked_bytes: 0,
-            resumed_bytes: 0,
-            ending: None,
-            ended: None,
-            text: String::new(),
-            admission: None,
-        };
-        Files { all: uploads.into_iter().map(sent).collect(), next: 0, places: BTreeMap::new(), report }
+        Files { all: uploads.into_iter().map(Sent::new).collect(), next: 0, places: BTreeMap::new(), report }
     }
 
     /// All files, in the order given.
@@ -115,7 +124,7 @@ impl<Report: FnMut(&News, Option<&Sent>)> Files<Report> {
             News::Written(number) | News::Abandoned(number, _) => *number,
             News::Receipt(receipt) => receipt.number,
             News::Admission(admission) => u32::try_from(admission.number).ok()?,
-            News::Down(..) | News::Up(_) | News::Carried(..) | News::Decision(_) => return None,
+            News::Down(..) | News::Up(_) | News::Belief(..) | News::Carried(..) | News::Decision(_) => return None,
         };
         self.places.get(&number).copied()
     }
@@ -132,7 +141,7 @@ impl<Report: FnMut(&News, Option<&Sent>)> Source for Files<Report> {
         let Upload { path, name, start, deadline } = sent.upload.clone();
         let content = FileContent::open(&path).ok();
         sent.size_bytes = content.size_bytes();
-        Some(Object { name, start, deadline, content: Box::new(content) })
+        Some(Object { name, start, deadline, content: Box::new(content), part: None })
     }
 
     fn on_news(&mut self, now: Instant, news: News) {

@@ -18,15 +18,17 @@ use nix::sys::statvfs::statvfs;
 use super::receiving::{Incomplete, Offer, Sink};
 use crate::durable_file::sync_folder;
 
+mod growing;
 mod parts;
 
+use growing::{Growing, OpenPart};
 pub use parts::Parts;
 use parts::{Content, Held, Part, RESERVED};
 
 /// A state of a partial file is written after so many new bytes, or this part of the file.
 const STATE_BYTES: u64 = 1_000_000;
 const STATE_SHARE: u64 = 100;
-/// A longer name leaves no room for the suffixes of a state; such a file is not resumed.
+/// Longest name of a file that leaves room for the suffixes of a state.
 const MAX_RESUMED_NAME: usize = 255 - ".100.part.state.new".len();
 /// Maximum number of open files of one sender, as many as our sender has open.
 pub const MAX_OPEN: usize = 64;
@@ -64,6 +66,9 @@ pub enum Notice {
 pub struct Folder<'a, Report> {
     parts: &'a Parts,
     open: BTreeMap<u32, Incoming<'a>>,
+    /// Files that grow, by name, and their open parts.
+    growing: BTreeMap<String, Growing<'a>>,
+    open_parts: BTreeMap<u32, OpenPart>,
     /// A later transfer is to go on with an object of this one.
     wanted: Arc<AtomicBool>,
     report: Report,
@@ -84,19 +89,32 @@ struct Incoming<'a> {
 impl<'a, Report: FnMut(Notice)> Folder<'a, Report> {
     /// `report` receives what happens to each object.
     pub fn new(parts: &'a Parts, report: Report) -> Folder<'a, Report> {
-        Folder { parts, open: BTreeMap::new(), wanted: Arc::default(), report }
+        let (growing, open_parts) = (BTreeMap::new(), BTreeMap::new());
+        Folder { parts, open: BTreeMap::new(), growing, open_parts, wanted: Arc::default(), report }
     }
 
-    fn create(&mut self, offer: &Offer, incoming: &mut Incoming<'a>) -> Result<Ranges, String> {
-        if self.open.values().filter(|incoming| incoming.part.is_some()).count() >= MAX_OPEN {
+    fn check(&self, offer: &Offer) -> Result<(), String> {
+        let open = self.open.values().filter(|incoming| incoming.part.is_some()).count() + self.growing.len();
+        if open >= MAX_OPEN {
             return Err(format!("{MAX_OPEN} files of this sender are open; send it again when they are complete"));
         }
         if let Some(suffix) = RESERVED.into_iter().find(|suffix| offer.name.ends_with(suffix)) {
             return Err(format!("names that end in {suffix} are reserved for partial files; rename it"));
         }
+        self.parts.prepare(&offer.name).map_err(refusal)
+    }
+
+    /// Refused before it is sent, since it may use an expensive path.
+    fn check_space(&self, bytes: u64) -> Result<(), String> {
         let disk = statvfs(&self.parts.folder).map_err(|errno| refusal(errno.into()))?;
+        let free = disk.blocks_available() as u64 * disk.fragment_size() as u64;
+        if bytes > free { Err(refusal(ErrorKind::StorageFull.into())) } else { Ok(()) }
+    }
+
+    fn create(&mut self, offer: &Offer, incoming: &mut Incoming<'a>) -> Result<Ranges, String> {
+        self.check(offer)?;
         let Offer { size_bytes, modified_ns, .. } = *offer;
-        let part = if is_resumable(size_bytes, modified_ns) && offer.name.len() <= MAX_RESUMED_NAME {
+        let part = if is_resumable(size_bytes, modified_ns) && has_room_for_state(&offer.name) {
             let content = Content { name: offer.name.clone(), size_bytes, modified_ns };
             let (part, held, text) = self.parts.resume(&content, &self.wanted).map_err(refusal)?;
             incoming.held = held;
@@ -109,12 +127,7 @@ impl<'a, Report: FnMut(Notice)> Folder<'a, Report> {
         };
         let there = part.pieces.clone();
         incoming.begin(part);
-        // Refused before it is sent, since it may use an expensive path.
-        let free = disk.blocks_available() as u64 * disk.fragment_size() as u64;
-        match size_bytes - bytes(size_bytes, &there) > free {
-            true => Err(refusal(ErrorKind::StorageFull.into())),
-            false => Ok(there),
-        }
+        self.check_space(size_bytes - bytes(size_bytes, &there)).map(|()| there)
     }
 
     /// Writes the state of an object whose new bytes are many enough, while no other one is being written.
@@ -131,19 +144,28 @@ impl<'a, Report: FnMut(Notice)> Folder<'a, Report> {
 
     fn store(&self, incoming: &mut Incoming<'_>) -> io::Result<()> {
         incoming.await_state()?;
-        let Some(Part { file, path, .. }) = incoming.part.take() else { return Ok(()) };
-        file.sync_all()?;
-        let whole = self.parts.folder.join(&incoming.kept.name);
-        fs::rename(&path, &whole)?;
-        parts::forget(&path);
-        sync_folder(&whole)?;
-        incoming.kept.file = Some(whole);
+        let Some(part) = incoming.part.take() else { return Ok(()) };
+        incoming.kept.file = Some(self.rename(&incoming.kept.name, &part)?);
         Ok(())
+    }
+
+    /// Gives a complete file its name.
+    fn rename(&self, name: &str, part: &Part) -> io::Result<PathBuf> {
+        part.file.sync_all()?;
+        self.parts.prepare(name)?;
+        let whole = self.parts.folder.join(name);
+        fs::rename(&part.path, &whole)?;
+        parts::forget(&part.path);
+        sync_folder(&whole)?;
+        Ok(whole)
     }
 }
 
 impl<Report: FnMut(Notice)> Sink for Folder<'_, Report> {
     fn begin(&mut self, offer: &Offer) -> Result<Ranges, String> {
+        if let Some(place) = offer.part {
+            return self.begin_part(offer, place);
+        }
         let (name, size_bytes) = (offer.name.clone(), offer.size_bytes);
         let kept = Kept { name, size_bytes, bytes: 0, file: None, incomplete: None, text: String::new() };
         let (after_gap, unsaved) = (BTreeMap::new(), 0);
@@ -155,6 +177,10 @@ impl<Report: FnMut(Notice)> Sink for Folder<'_, Report> {
     }
 
     fn put(&mut self, number: u32, offset: u64, bytes: &[u8]) -> Result<(), String> {
+        if let Some((part, growing)) = self.part(number) {
+            let written = growing.map_or(Ok(()), |growing| growing.write(part, offset, bytes));
+            return written.map_err(|cause| self.refuse_part(number, refusal(cause)));
+        }
         let Some(incoming) = self.open.get_mut(&number) else { return Ok(()) };
         let written = incoming.write(offset, bytes).and_then(|()| self.save_some(number));
         let Some(incoming) = self.open.get_mut(&number) else { return Ok(()) };
@@ -162,6 +188,9 @@ impl<Report: FnMut(Notice)> Sink for Folder<'_, Report> {
     }
 
     fn read(&mut self, number: u32, offset: u64, buffer: &mut [u8]) -> Result<(), String> {
+        if let Some((part, Some(growing))) = self.part(number) {
+            return growing.read(part, offset, buffer).map_err(|cause| self.refuse_part(number, refusal(cause)));
+        }
         let Some(Incoming { kept, part: Some(part), .. }) = self.open.get_mut(&number) else { return Ok(()) };
         part.file.read_exact_at(buffer, offset).map_err(|cause| refused(kept, cause))
     }
@@ -171,6 +200,9 @@ impl<Report: FnMut(Notice)> Sink for Folder<'_, Report> {
     }
 
     fn complete(&mut self, number: u32, _: Instant) -> Result<(), String> {
+        if self.open_parts.contains_key(&number) {
+            return self.complete_part(number).map_err(|text| self.refuse_part(number, text));
+        }
         let Some(mut incoming) = self.open.remove(&number) else { return Ok(()) };
         if let Err(cause) = self.store(&mut incoming) {
             let why = refused(&mut incoming.kept, cause);
@@ -182,6 +214,9 @@ impl<Report: FnMut(Notice)> Sink for Folder<'_, Report> {
     }
 
     fn incomplete(&mut self, number: u32, why: Incomplete) {
+        if let Some(part) = self.open_parts.remove(&number) {
+            return self.incomplete_part(part, why, String::new());
+        }
         let Some(mut incoming) = self.open.remove(&number) else { return };
         let is_wrong = matches!(why, Incomplete::Differs | Incomplete::Abandoned(Abandoned::Changed));
         if is_wrong || !incoming.keep() {
@@ -189,6 +224,10 @@ impl<Report: FnMut(Notice)> Sink for Folder<'_, Report> {
         }
         incoming.kept.incomplete = Some(why);
         (self.report)(Notice::Ended(incoming.kept));
+    }
+
+    fn end(&mut self) {
+        self.end_growing();
     }
 }
 
@@ -279,6 +318,11 @@ impl Incoming<'_> {
     }
 }
 
+/// Whether the name of a file leaves room for the suffixes of a state; else it is not resumed.
+fn has_room_for_state(name: &str) -> bool {
+    name.rsplit('/').next().unwrap_or(name).len() <= MAX_RESUMED_NAME
+}
+
 fn refused(kept: &mut Kept, cause: io::Error) -> String {
     kept.text = refusal(cause);
     kept.text.clone()
@@ -289,7 +333,8 @@ fn refusal(cause: io::Error) -> String {
     let remedy = match cause.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => "make room there",
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "let the receiver write into its folder",
-        ErrorKind::NotFound | ErrorKind::NotADirectory => "create the receiver's folder again",
+        ErrorKind::NotFound => "create the receiver's folder again",
+        ErrorKind::NotADirectory => "move it away at the receiver",
         ErrorKind::AlreadyExists => "move those away at the receiver",
         ErrorKind::IsADirectory => "rename it, since a folder has its name there",
         ErrorKind::InvalidFilename => "give it a shorter name",

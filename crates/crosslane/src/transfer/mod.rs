@@ -16,7 +16,7 @@
 //! use crosslane::transfer::files::{Ending, Files, Upload};
 //! use crosslane::transfer::folder::{Folder, Parts};
 //! use crosslane::transfer::connection;
-//! use crosslane::transfer::multipath::receiving::{self, Joined};
+//! use crosslane::transfer::multipath::receiving;
 //! use crosslane::transfer::multipath::sending::{self, How, Path};
 //! use crosslane_core::transfer::Late;
 //!
@@ -31,19 +31,20 @@
 //! let outcome = std::thread::scope(|scope| {
 //!     scope.spawn(|| {
 //!         let (socket, _) = listener.accept()?;
-//!         let path = receiving::greet(&socket, clock, &stop)?.path;
+//!         // In the clear; with keys, here and below, the connections are encrypted.
+//!         let (_, joined) = receiving::greet(socket, None, clock, &stop)?;
 //!         let parts = Parts::new(folder);
 //!         let mut sink = Folder::new(&parts, |notice| println!("{notice:?}"));
 //!         // A program with several paths passes further connections of the transfer to this channel.
 //!         let (_more, join) = std::sync::mpsc::channel();
-//!         receiving::receive(Joined { socket, path }, &join, &mut sink, clock, &stop)?;
+//!         receiving::receive(joined, &join, &mut sink, clock, &stop)?;
 //!         Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
 //!     });
 //!     let deadline = Some(clock.now() + Duration::from_secs(10));
 //!     let upload = Upload { path: file, name: "lidar.bin".into(), start: clock.now(), deadline };
 //!     let mut files = Files::new([upload], |_, _| {});
 //!     let paths = [Path { interface: None, unit_cost: 0.0 }];
-//!     let how = How { targets: &[address], congestion: None, late: Late::GiveUp };
+//!     let how = How { targets: &[address], keys: None, beliefs: None, congestion: None, late: Late::GiveUp };
 //!     sending::send(&paths, &how, &mut files, clock, &stop)?;
 //!     Ok::<_, crosslane::transfer::TransferError>(files.all()[0].ending)
 //! })?;
@@ -59,9 +60,11 @@ use std::time::Duration;
 
 use socket2::Socket;
 
+pub mod beliefs;
 pub mod connection;
 pub mod files;
 pub mod folder;
+pub mod followed;
 pub mod multipath;
 pub mod receiving;
 pub mod sending;
@@ -104,9 +107,23 @@ pub enum TransferError {
         /// The remedy.
         remedy: &'static str,
     },
+    /// The sender has no key that this receiver accepts, or the receiver none.
+    #[error("while agreeing on keys: {cause}; {remedy}")]
+    Keys {
+        /// What is wrong.
+        cause: String,
+        /// The remedy.
+        remedy: String,
+    },
     /// A later transfer sends an object of this one: its sender was started again.
     #[error("while receiving: another sender has offered the same file, which goes on there; send each file once")]
     Superseded,
+    /// The receiver does not serve this sender, by an answer that anyone on the way could have sent.
+    #[error("while agreeing on keys: the answer, which is not authentic, rejects the connection: {text}")]
+    RejectedInClear {
+        /// The message: reason and remedy.
+        text: String,
+    },
     /// The receiver does not serve this sender now.
     #[error("while sending: the receiver rejects the connection: {text}")]
     Rejected {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use crosslane_core::time::Instant;
 use crosslane_core::transfer::Abandoned;
 use crosslane_core::transfer::frame::{self, Outcome, Receipt};
+use crosslane_core::transfer::multipath::frame::Part;
 use crosslane_core::transfer::multipath::ranges::Ranges;
 use crosslane_core::transfer::receiver::{Event, Receiver};
 use nix::poll::{PollFd, PollFlags};
@@ -42,8 +43,10 @@ pub struct Offer {
     pub name: String,
     /// Its size.
     pub size_bytes: u64,
-    /// When its content was last modified, in ns since 1970; 0: not known.
+    /// When its content was last modified, in ns since 1970; 0: not known. Of a part, when the file was created.
     pub modified_ns: u64,
+    /// Its place in a file that grows; `None`: it is a whole file.
+    pub part: Option<Part>,
 }
 
 /// Destination of objects. If a function returns an error, its text is sent to
@@ -82,6 +85,9 @@ pub trait Sink {
 
     /// An object stays incomplete.
     fn incomplete(&mut self, number: u32, why: Incomplete);
+
+    /// The transfer has ended: no object follows.
+    fn end(&mut self) {}
 }
 
 /// Why an object is incomplete.
@@ -186,7 +192,7 @@ impl Receiving<'_> {
         while let Some(event) = self.engine.take(&mut bytes).map_err(fault)? {
             match event {
                 Event::Offer { number, size_bytes, name, .. } => {
-                    self.begin(now, Offer { number, name, size_bytes, modified_ns: 0 });
+                    self.begin(now, Offer { number, name, size_bytes, modified_ns: 0, part: None });
                 }
                 Event::Data { number, bytes } => self.put(now, number, bytes),
                 Event::End { number, digest } => self.end(number, digest),

@@ -6,9 +6,11 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crosslane_core::assess::Belief;
 use crosslane_core::demand::Admission;
 use crosslane_core::time::Instant;
 use crosslane_core::transfer::frame::{self, Outcome, Receipt, Receipts};
+use crosslane_core::transfer::multipath::frame::Part;
 use crosslane_core::transfer::multipath::sender::{Carried, Decision};
 use crosslane_core::transfer::sender::{Sender, Write};
 use crosslane_core::transfer::{Abandoned, Late};
@@ -44,6 +46,8 @@ pub struct Object {
     pub deadline: Option<Instant>,
     /// Its bytes.
     pub content: Box<dyn Content>,
+    /// Its place in a file that grows; `None`: it is a whole file.
+    pub part: Option<Part>,
 }
 
 /// The bytes of an object.
@@ -97,6 +101,8 @@ pub enum News {
     Decision(Decision),
     /// The connection of a path broke, or could not be opened, for this reason.
     Down(usize, String),
+    /// An agent believes something else of a path, and doubts it or did.
+    Belief(usize, Belief),
     /// The connection of a path stands again.
     Up(usize),
     /// What a path has carried, at the end of the transfer.

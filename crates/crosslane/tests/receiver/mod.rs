@@ -1,6 +1,6 @@
 //! A receiver as a separate process.
 
-#![allow(clippy::unwrap_used)]
+#![allow(dead_code, clippy::unwrap_used)]
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -25,11 +25,26 @@ impl Receiver {
         Receiver::with(workdir, |command| command.spawn().unwrap())
     }
 
+    /// In the clear.
     pub fn with(workdir: &Path, spawn: impl FnOnce(&mut Command) -> Child) -> Receiver {
+        Receiver::of(workdir, &["--encryption", "none"], spawn)
+    }
+
+    /// In the clear, at an address of a receiver before it.
+    pub fn at(workdir: &Path, address: &str) -> Receiver {
+        let options = ["--listen", address, "--encryption", "none"];
+        Receiver::listening(workdir, &options, |command| command.spawn().unwrap())
+    }
+
+    pub fn of(workdir: &Path, options: &[&str], spawn: impl FnOnce(&mut Command) -> Child) -> Receiver {
+        Receiver::listening(workdir, &[&["--listen", "127.0.0.1:0"], options].concat(), spawn)
+    }
+
+    fn listening(workdir: &Path, options: &[&str], spawn: impl FnOnce(&mut Command) -> Child) -> Receiver {
         fs::create_dir_all(workdir.join("in")).unwrap();
         let stderr = workdir.join("receiver");
         let mut command = Command::new(CROSSLANE);
-        command.args(["receive", "--into", "in", "--listen", "127.0.0.1:0"]).current_dir(workdir);
+        command.args(["receive", "--into", "in"]).args(options).current_dir(workdir);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&stderr).unwrap());
         let child = spawn(&mut command);
         let mut receiver = Receiver { child, address: String::new(), stderr };

@@ -1,7 +1,9 @@
-//! The wire format of version 2; numbers are in network byte order.
+//! The wire format of version 3; numbers are in network byte order.
 //!
 //! The sender's stream on each connection begins with a [`Greeting`], the receiver's with a [`welcome`].
-//! Ends, abandonments and receipts are those of [version 1](crate::transfer::frame).
+//! On an encrypted connection these streams are inside the records of the driver's cipher, after a handshake that
+//! begins with [`ENCRYPTED_PREFACE`]. Ends, abandonments and receipts are those of
+//! [version 1](crate::transfer::frame).
 
 use alloc::vec::Vec;
 
@@ -12,7 +14,11 @@ use crate::transfer::frame::{self, Fault, Partial, Receipt};
 pub use crate::transfer::frame::{CONNECTION, DIGEST_BYTES, Outcome, abandon, end, receipt};
 
 /// Name and version.
-pub const PREFACE: [u8; 8] = *b"XLANE\0\0\x02";
+pub const PREFACE: [u8; 8] = *b"XLANE\0\0\x03";
+/// The same of an encrypted connection, before its handshake.
+pub const ENCRYPTED_PREFACE: [u8; 8] = *b"XLANE\0\x01\x03";
+/// Start of both streams in version 2, whose receipts are those of this version.
+pub const FORMER_PREFACE: [u8; 8] = *b"XLANE\0\0\x02";
 /// Length of a greeting, in bytes.
 pub const GREETING_BYTES: usize = PREFACE.len() + 17;
 /// Length of a welcome, in bytes.
@@ -21,6 +27,8 @@ pub const WELCOME_BYTES: usize = PREFACE.len() + 8;
 pub const PIECE_HEADER_BYTES: usize = 11;
 /// Length of an offer without the name, in bytes.
 pub const OFFER_BYTES: usize = 26;
+/// Length of an offer of a part without the name, in bytes.
+pub const PART_OFFER_BYTES: usize = OFFER_BYTES + PART_BYTES;
 /// Maximum number of ranges of pieces that a receiver reports; it gets those beyond again.
 pub const MAX_RANGES: usize = 1024;
 
@@ -28,6 +36,9 @@ pub(super) const PIECE: u8 = 6;
 const RECEIVED: u8 = 7;
 const RECEIVED_BYTES: usize = 9;
 const HAVE: u8 = 8;
+pub(super) const PART: u8 = 9;
+/// Offset and mark of a part.
+const PART_BYTES: usize = 9;
 const HAVE_BYTES: usize = 7;
 const RANGE_BYTES: usize = 8;
 
@@ -68,21 +79,31 @@ impl Greeting {
     }
 }
 
-/// Whether a stream that begins with these bytes is of version 1.
-pub fn is_former_version(bytes: &[u8]) -> bool {
-    bytes.starts_with(&frame::PREFACE)
+/// The former version of which a stream that begins with these bytes is.
+pub fn former_version(bytes: &[u8]) -> Option<u8> {
+    let (preface, _) = bytes.split_first_chunk()?;
+    match *preface {
+        frame::PREFACE => Some(1),
+        FORMER_PREFACE => Some(2),
+        _ => None,
+    }
 }
 
-fn check_preface(bytes: &[u8]) -> Result<(), Fault> {
+/// Checks the beginning of a stream.
+///
+/// # Errors
+/// The peer is not of a transfer, or of another version.
+pub fn check_preface(bytes: &[u8]) -> Result<(), Fault> {
     let known = bytes.len().min(PREFACE.len());
     if bytes[..known] == PREFACE[..known] {
         return Ok(());
     }
-    let what = match is_former_version(bytes) {
-        true => "version 1 of the transfer, where this program has version 2,",
-        false => "not a Crosslane transfer of version 2",
+    let what = match former_version(bytes) {
+        Some(version) => alloc::format!("version {version} of the transfer, where this program has version 3,"),
+        None if bytes.starts_with(&ENCRYPTED_PREFACE) => "an encrypted stream where one in the clear is due".into(),
+        None => "not a Crosslane transfer of version 3".into(),
     };
-    Err(Fault { offset: 0, what: what.into() })
+    Err(Fault { offset: 0, what })
 }
 
 /// Appends the start of the receiver's stream. `instance` is drawn at random when a receiver begins a
@@ -92,14 +113,44 @@ pub fn welcome(into: &mut Vec<u8>, instance: u64) {
     into.extend(instance.to_be_bytes());
 }
 
+/// An object that is a part of a file which grows. The parts follow one another without a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its place in the file, in bytes.
+    pub offset: u64,
+    /// Whether the file ends with it.
+    pub is_last: bool,
+}
+
 /// Appends an offer; the name is cut to 255 bytes. `modified_ns`: when the content was last modified, in ns since
 /// 1970; 0: not known. `deadline_ms`: since it was generated; 0: none.
 pub fn offer(into: &mut Vec<u8>, number: u32, size_bytes: u64, modified_ns: u64, deadline_ms: u32, name: &str) {
-    frame::begin(into, frame::OFFER, number);
+    begin_offer(into, frame::OFFER, number, size_bytes, modified_ns, deadline_ms);
+    frame::put_text(into, name);
+}
+
+/// Appends an offer of a part of a file that grows. `created_ns` is the same for all parts of a file, and tells it from
+/// others of its name: when it was created, in ns since 1970; 0: not known.
+pub fn offer_part(
+    into: &mut Vec<u8>,
+    number: u32,
+    size_bytes: u64,
+    created_ns: u64,
+    deadline_ms: u32,
+    name: &str,
+    part: Part,
+) {
+    begin_offer(into, PART, number, size_bytes, created_ns, deadline_ms);
+    into.extend(part.offset.to_be_bytes());
+    into.push(part.is_last.into());
+    frame::put_text(into, name);
+}
+
+fn begin_offer(into: &mut Vec<u8>, kind: u8, number: u32, size_bytes: u64, modified_ns: u64, deadline_ms: u32) {
+    frame::begin(into, kind, number);
     into.extend(size_bytes.to_be_bytes());
     into.extend(deadline_ms.to_be_bytes());
     into.extend(modified_ns.to_be_bytes());
-    frame::put_text(into, name);
 }
 
 /// Appends the header of a piece; its bytes follow.

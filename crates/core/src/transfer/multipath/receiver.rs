@@ -6,7 +6,9 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::frame::{DIGEST_BYTES, GREETING_BYTES, OFFER_BYTES, PIECE, PIECE_HEADER_BYTES};
+use super::frame::{
+    DIGEST_BYTES, GREETING_BYTES, OFFER_BYTES, PART, PART_OFFER_BYTES, PIECE, PIECE_HEADER_BYTES, Part,
+};
 use super::ranges::Ranges;
 use super::{MAX_OBJECT_BYTES, extent, is_resumable, pieces};
 use crate::transfer::Abandoned;
@@ -30,8 +32,10 @@ pub enum Event {
         deadline_ms: u32,
         /// When its content was last modified, in ns since 1970; 0: not known.
         modified_ns: u64,
-        /// Its name, valid as a file name: no separator, not `.`, not `..`.
+        /// Its name, [safe](is_safe_name) as a path below a folder.
         name: String,
+        /// Its place in a file that grows; `None`: it is a whole file.
+        part: Option<Part>,
     },
     /// A piece that arrives for the first time.
     Piece {
@@ -104,6 +108,7 @@ struct Incoming {
     size: u64,
     modified_ns: u64,
     name: String,
+    part: Option<Part>,
     arrived: Ranges,
     digest: Option<[u8; DIGEST_BYTES]>,
 }
@@ -219,8 +224,8 @@ impl Receiver {
     fn frame(&mut self, path: u8, frame: &Partial) -> Result<Option<Event>, Fault> {
         let number = frame.u32(1);
         let kind = frame.u8(0);
-        if kind == OFFER {
-            return self.offer(number, frame);
+        if kind == OFFER || kind == PART {
+            return self.offer(number, frame, kind == PART);
         }
         if u64::from(number) >= self.offered {
             return Err(frame.fault(format!("a frame of object {number}, which was not offered")));
@@ -261,15 +266,17 @@ impl Receiver {
     }
 
     /// An object is offered on each connection that carries a part of it.
-    fn offer(&mut self, number: u32, frame: &Partial) -> Result<Option<Event>, Fault> {
+    fn offer(&mut self, number: u32, frame: &Partial, is_part: bool) -> Result<Option<Event>, Fault> {
         let (size_bytes, modified_ns) = (frame.u64(5), frame.u64(17));
-        let name = frame.text(OFFER_BYTES).filter(|name| is_file_name(name));
-        let Some(name) = name else { return Err(frame.fault("an object whose name is not a file name")) };
-        if size_bytes > MAX_OBJECT_BYTES {
+        let part = is_part.then(|| Part { offset: frame.u64(25), is_last: frame.u8(33) != 0 });
+        let name = frame.text(if is_part { PART_OFFER_BYTES } else { OFFER_BYTES });
+        let name = name.filter(|name| is_safe_name(name));
+        let Some(name) = name else { return Err(frame.fault("an object whose name is not a safe file name")) };
+        if part.map_or(0, |part| part.offset).checked_add(size_bytes).is_none_or(|end| end > MAX_OBJECT_BYTES) {
             return Err(frame.fault(format!("an object of more than {MAX_OBJECT_BYTES} bytes")));
         }
         if let Some(known) = self.objects.get(&number) {
-            if (known.size, known.modified_ns, &known.name) != (size_bytes, modified_ns, &name) {
+            if (known.size, known.modified_ns, &known.name, known.part) != (size_bytes, modified_ns, &name, part) {
                 return Err(frame.fault(format!("object {number} offered twice")));
             }
             return Ok(is_resumable(size_bytes, modified_ns).then_some(Event::OfferedAgain { number }));
@@ -282,9 +289,16 @@ impl Receiver {
         }
         self.offered = self.offered.max(u64::from(number) + 1);
         let (arrived, digest) = (Ranges::default(), None);
-        self.objects.insert(number, Incoming { size: size_bytes, modified_ns, name: name.clone(), arrived, digest });
-        Ok(Some(Event::Offer { number, size_bytes, deadline_ms: frame.u32(13), modified_ns, name }))
+        let incoming = Incoming { size: size_bytes, modified_ns, name: name.clone(), part, arrived, digest };
+        self.objects.insert(number, incoming);
+        Ok(Some(Event::Offer { number, size_bytes, deadline_ms: frame.u32(13), modified_ns, name, part }))
     }
+}
+
+/// Whether a name is safe as the path of a file below a folder: names of folders and of the file, joined by `/`, none of
+/// them empty, `.` or `..`, and no NUL.
+pub fn is_safe_name(name: &str) -> bool {
+    name.split('/').all(is_file_name)
 }
 
 impl Connection {
@@ -296,6 +310,7 @@ impl Connection {
         }
         let is_complete = match partial.u8(0) {
             OFFER => partial.fill_with_text(bytes, OFFER_BYTES),
+            PART => partial.fill_with_text(bytes, PART_OFFER_BYTES),
             PIECE => partial.fill(bytes, PIECE_HEADER_BYTES),
             END => partial.fill(bytes, END_BYTES),
             ABANDON => partial.fill(bytes, ABANDON_BYTES),

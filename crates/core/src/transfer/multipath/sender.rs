@@ -21,6 +21,7 @@ use super::receiver::MAX_BEGUN;
 use super::{MAX_OBJECT_BYTES, MAX_PATHS};
 use crate::allocate::Allocator;
 use crate::allocate::deadline::{Deadline, Params};
+use crate::assess::Belief;
 use crate::demand::{self, Admission, Demand};
 use crate::path::Transport;
 use crate::time::{Duration, Instant};
@@ -31,6 +32,8 @@ use crate::transfer::{Abandoned, Late};
 const EVALUATION: Duration = Duration::from_millis(10);
 /// A path that delivers nothing for this long, and for three RTTs, is stalled.
 const STALL: Duration = Duration::from_millis(300);
+/// The same for a path that an agent takes for lost.
+const DOUBTED_STALL: Duration = Duration::from_millis(50);
 /// After this time without a delivery another connection of the path is tried.
 const SILENCE: Duration = Duration::from_secs(1);
 /// An object that is in flight at its deadline is waited for.
@@ -170,6 +173,22 @@ impl Sender {
     pub fn on_transport(&mut self, now: Instant, path: usize, transport: &Transport) {
         if let Some(path) = self.paths.get_mut(path) {
             path.on_transport(now, transport);
+        }
+    }
+
+    /// Statistics between two of [`on_transport`](Self::on_transport): a fast path delivers what it holds before the next
+    /// ones, and would then wait for them.
+    pub fn on_backlog(&mut self, now: Instant, path: usize, transport: &Transport) {
+        if let Some(path) = self.paths.get_mut(path) {
+            path.on_backlog(now, transport);
+        }
+    }
+
+    /// What an agent believes of a path. A doubted one carries only while no other is good; [`Belief::Good`] and
+    /// [`Belief::Unknown`] change nothing.
+    pub fn on_belief(&mut self, path: usize, belief: Belief) {
+        if self.paths.get_mut(path).is_some_and(|path| path.set_belief(belief)) {
+            self.evaluated = None;
         }
     }
 
@@ -327,7 +346,7 @@ impl Sender {
     }
 
     fn stalled(&self, now: Instant) -> u16 {
-        let stalled = self.paths.iter().enumerate().filter(|(_, path)| path.delivers_nothing_for(now, STALL));
+        let stalled = self.paths.iter().enumerate().filter(|(_, path)| path.is_stalled(now));
         stalled.fold(0, |all, (place, _)| all | bit(place))
     }
 

@@ -85,7 +85,13 @@ impl Source for Periodic {
         let size_bytes = self.rules.object_bytes;
         let number = self.log.begin(start, size_bytes);
         let content = Box::new(Pattern { first: number << 40, size_bytes });
-        Some(Object { name: number.to_string(), start, deadline: Some(start + self.rules.deadline()), content })
+        Some(Object {
+            name: number.to_string(),
+            start,
+            deadline: Some(start + self.rules.deadline()),
+            content,
+            part: None,
+        })
     }
 
     /// Objects are numbered in the order in which they are taken.

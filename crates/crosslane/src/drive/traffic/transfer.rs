@@ -49,7 +49,13 @@ impl Driver for Transfer {
     fn drive(&self, run: Run, server: SocketAddr, _: Option<IpAddr>) -> Result<EndpointRecord> {
         let (places, paths): (Vec<_>, Vec<_>) = self.paths.iter().cloned().unzip();
         let mut periodic = Periodic::await_first(self.rules, run, places);
-        let how = How { targets: &[server], congestion: Some(&run.plan.congestion), late: self.rules.late };
+        let how = How {
+            targets: &[server],
+            keys: None,
+            beliefs: None,
+            congestion: Some(&run.plan.congestion),
+            late: self.rules.late,
+        };
         sending::send(&paths, &how, &mut periodic, run.clock, run.stop).map_err(Error::reported)?;
         Ok(periodic.into_record())
     }
@@ -82,8 +88,8 @@ fn accept_all(run: Run, listener: &Socket, sender: mpsc::Sender<Joined>, is_over
             let sender = sender.clone();
             scope.spawn(move || {
                 // Without a greeting its sender has replaced it.
-                if let Ok(greeting) = receiving::greet(&socket, run.clock, is_over) {
-                    drop(sender.send(Joined { socket, path: greeting.path }));
+                if let Ok((_, joined)) = receiving::greet(socket, None, run.clock, is_over) {
+                    drop(sender.send(joined));
                 }
             });
         }

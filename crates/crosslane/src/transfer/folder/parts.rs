@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use crosslane_core::transfer::multipath::frame::MAX_RANGES;
 use crosslane_core::transfer::multipath::ranges::Ranges;
-use crosslane_core::transfer::multipath::{bytes, extent, pieces};
+use crosslane_core::transfer::multipath::{MAX_OBJECT_BYTES, bytes, extent, pieces};
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
-use crate::durable_file::{replace, with_suffix};
+use crate::durable_file::{replace, sync_folder, with_suffix};
 
 /// Suffix of the name of a partial file.
 const PART: &str = ".part";
@@ -50,6 +50,9 @@ struct State {
     content: Content,
     /// First piece and end of each range.
     pieces: Vec<(u32, u32)>,
+    /// Of a file that grows: its bytes from the beginning on.
+    #[serde(default)]
+    bytes: u64,
 }
 
 /// The partial files of a folder, shared by its senders.
@@ -65,6 +68,8 @@ pub(super) struct Part {
     pub path: PathBuf,
     /// The pieces that are there.
     pub pieces: Ranges,
+    /// Of a file that grows: its bytes from the beginning on.
+    pub bytes: u64,
 }
 
 /// A file that this transfer receives, until this is dropped.
@@ -79,6 +84,24 @@ impl Parts {
         Parts { folder: folder.to_owned(), held: Mutex::default() }
     }
 
+    /// Creates the folders of a name below the folder. A symbolic link among them could lead out of it.
+    pub(super) fn prepare(&self, name: &str) -> io::Result<()> {
+        let mut path = self.folder.clone();
+        for folder in name.rsplit_once('/').map_or("", |(folders, _)| folders).split_terminator('/') {
+            path.push(folder);
+            match fs::create_dir(&path) {
+                Ok(()) => sync_folder(&path)?,
+                Err(cause) if cause.kind() == ErrorKind::AlreadyExists => {}
+                Err(cause) => return Err(cause),
+            }
+            if !fs::symlink_metadata(&path)?.is_dir() {
+                let text = format!("{} is a file or a symbolic link", path.display());
+                return Err(io::Error::new(ErrorKind::NotADirectory, text));
+            }
+        }
+        Ok(())
+    }
+
     /// A new partial file. No two objects share one, even if other programs write into the folder.
     pub(super) fn create(&self, name: &str) -> io::Result<Part> {
         for path in self.paths(name) {
@@ -88,7 +111,7 @@ impl Parts {
                 Ok(file) => {
                     forget(&path);
                     let file = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno)?;
-                    return Ok(Part { file: Arc::new(file), path, pieces: Ranges::default() });
+                    return Ok(Part { file: Arc::new(file), path, pieces: Ranges::default(), bytes: 0 });
                 }
             }
         }
@@ -116,8 +139,11 @@ impl Parts {
         }
         let (part, text) = match found {
             Ok(Some(part)) => {
-                let there = bytes(content.size_bytes, &part.pieces);
-                (part, Some(format!("it goes on: {there} of {} bytes are there", content.size_bytes)))
+                let there = match content.size_bytes {
+                    MAX_OBJECT_BYTES => format!("{} bytes", part.bytes),
+                    size_bytes => format!("{} of {size_bytes} bytes", bytes(size_bytes, &part.pieces)),
+                };
+                (part, Some(format!("it goes on: {there} are there")))
             }
             Ok(None) => (self.create(&content.name)?, None),
             Err(why) => (self.create(&content.name)?, Some(format!("it begins from nothing: {why}"))),
@@ -173,7 +199,8 @@ fn existing(path: &Path, content: &Content) -> Result<Option<Part>, String> {
     if !state.exists() {
         return Ok(None);
     }
-    let Ok(file) = File::options().read(true).write(true).open(path) else {
+    // A symbolic link may lead out of the folder.
+    let Ok(file) = File::options().read(true).write(true).custom_flags(libc::O_NOFOLLOW).open(path) else {
         if !path.exists() {
             forget(path);
         }
@@ -185,7 +212,7 @@ fn existing(path: &Path, content: &Content) -> Result<Option<Part>, String> {
         return Ok(None);
     }
     let claimed = match read(&state) {
-        Ok(found) if found.content == *content => claimed(&found, &file),
+        Ok(found) if found.content == *content => claimed(&found, &file).map(|pieces| (pieces, found.bytes)),
         Ok(found) if found.content.name == content.name => {
             return Err(format!("{} is of another version of it, by size or time of modification", path.display()));
         }
@@ -193,7 +220,7 @@ fn existing(path: &Path, content: &Content) -> Result<Option<Part>, String> {
         Err(why) => Err(why),
     };
     match claimed {
-        Ok(pieces) => Ok(Some(Part { file: Arc::new(file), path: path.to_owned(), pieces })),
+        Ok((pieces, bytes)) => Ok(Some(Part { file: Arc::new(file), path: path.to_owned(), pieces, bytes })),
         Err(why) => {
             forget(path);
             Err(format!("{} is ignored, since {why}", state.display()))
@@ -213,7 +240,7 @@ fn claimed(state: &State, file: &File) -> Result<Ranges, String> {
         return Err("it claims pieces that the file does not have".into());
     };
     let length = file.metadata().map_or(0, |found| found.len());
-    match length < size_bytes.min(extent(u64::MAX, end).0) {
+    match length < size_bytes.min(extent(u64::MAX, end).0).max(state.bytes) {
         true => Err("it claims more than the partial file has".into()),
         false => Ok(claimed),
     }
@@ -232,10 +259,18 @@ fn read(path: &Path) -> Result<State, String> {
 
 /// Writes the state of a partial file that has these pieces, once they are on the disk.
 pub(super) fn save(file: &File, path: &Path, content: Content, ranges: Vec<(u32, u32)>) -> io::Result<()> {
-    file.sync_data()?;
     let pieces = ranges.into_iter().take(MAX_RANGES).collect();
-    let state = serde_json::to_vec(&State { version: VERSION, content, pieces })?;
-    replace(&with_suffix(path, ".state"), &state)
+    write(file, path, &State { version: VERSION, content, pieces, bytes: 0 })
+}
+
+/// The same of a file that grows, which has this many bytes.
+pub(super) fn save_bytes(file: &File, path: &Path, content: Content, bytes: u64) -> io::Result<()> {
+    write(file, path, &State { version: VERSION, content, pieces: Vec::new(), bytes })
+}
+
+fn write(file: &File, path: &Path, state: &State) -> io::Result<()> {
+    file.sync_data()?;
+    replace(&with_suffix(path, ".state"), &serde_json::to_vec(state)?)
 }
 
 /// Removes the state of a partial file.

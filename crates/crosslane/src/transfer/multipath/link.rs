@@ -12,7 +12,10 @@ use crosslane_core::transfer::multipath::frame::{Greeting, Replies};
 use nix::poll::{PollFd, PollFlags};
 use socket2::Socket;
 
+use super::super::beliefs::Beliefs;
 use super::super::{TransferError, connection};
+use super::keys::{AGREEING, Handshake, SenderKeys};
+use super::stream::Stream;
 
 /// An attempt to connect ends after this time.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -21,6 +24,8 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// The same after this many failures in a row.
 const SLOW_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 const QUICK_RETRIES: u32 = 20;
+
+const START: &str = "start `crosslane receive` there, or correct the address";
 
 /// A path of the transfer.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +41,10 @@ pub struct Path {
 pub struct How<'a> {
     /// Addresses of the receiver, at least one; the next is tried when one does not answer.
     pub targets: &'a [SocketAddr],
+    /// The keys of both ends; `None`: in the clear.
+    pub keys: Option<&'a SenderKeys>,
+    /// What an agent believes of the paths.
+    pub beliefs: Option<&'a Beliefs>,
     /// Congestion control; `None`: the kernel's default.
     pub congestion: Option<&'a str>,
     /// What to do with an object past its deadline.
@@ -47,7 +56,7 @@ pub(super) struct Link<'a> {
     path: &'a Path,
     how: &'a How<'a>,
     pub(super) open: Option<Open>,
-    attempt: Option<(Socket, Instant)>,
+    attempt: Option<Attempt>,
     next_attempt: Instant,
     failures: u32,
     /// Why the last attempt failed.
@@ -56,11 +65,22 @@ pub(super) struct Link<'a> {
 
 /// A connection that stands.
 pub(super) struct Open {
-    pub(super) socket: Socket,
+    pub(super) stream: Stream,
     pub(super) replies: Replies,
-    /// Bytes that the socket has not accepted, from `written` on.
-    pub(super) buffer: Vec<u8>,
-    written: usize,
+}
+
+/// A connection that is begun.
+struct Attempt {
+    socket: Socket,
+    since: Instant,
+    /// Once it is connected, if it is to be encrypted.
+    handshake: Option<Handshake>,
+}
+
+/// How far an attempt is.
+enum Progress {
+    Waits(Attempt),
+    Stands(Stream),
 }
 
 impl<'a> Link<'a> {
@@ -72,28 +92,56 @@ impl<'a> Link<'a> {
     /// replaces the other.
     pub(super) fn advance(&mut self, now: Instant, is_silent: bool, greeting: Greeting) -> bool {
         let is_needed = self.open.is_none() || is_silent;
-        if let Some((socket, since)) = self.attempt.take().filter(|_| is_needed) {
-            match is_connected(&socket) {
-                Ok(true) => {
-                    let buffer = greeting.emit().to_vec();
-                    self.open = Some(Open { socket, replies: Replies::default(), buffer, written: 0 });
+        if let Some(attempt) = self.attempt.take().filter(|_| is_needed) {
+            let since = attempt.since;
+            match self.complete(attempt) {
+                Ok(Progress::Stands(mut stream)) => {
+                    stream.outbox.extend(greeting.emit());
+                    self.open = Some(Open { stream, replies: Replies::default() });
                     (self.failures, self.fault) = (0, None);
                     return true;
                 }
-                Ok(false) if now.since(since) < CONNECT_TIMEOUT => self.attempt = Some((socket, since)),
-                Ok(false) => {
+                Ok(Progress::Waits(attempt)) if now.since(since) < CONNECT_TIMEOUT => self.attempt = Some(attempt),
+                Ok(Progress::Waits(_)) => {
                     let text = format!("no answer in {} s", CONNECT_TIMEOUT.as_secs());
-                    self.fail(now, io::Error::new(ErrorKind::TimedOut, text));
+                    let cause = io::Error::new(ErrorKind::TimedOut, text);
+                    self.failed(now, connection::connection_error(&self.attempt_text("connecting"), START)(cause));
                 }
-                Err(cause) => self.fail(now, cause),
+                Err(fault) => self.failed(now, fault),
             }
         } else if is_needed && now >= self.next_attempt {
             match connection::begin(self.target(), self.path.interface.as_deref(), self.how.congestion) {
-                Ok(socket) => self.attempt = Some((socket, now)),
+                Ok(socket) => self.attempt = Some(Attempt { socket, since: now, handshake: None }),
                 Err(fault) => self.failed(now, fault),
             }
         }
         false
+    }
+
+    /// Goes on with an attempt as far as it can.
+    fn complete(&self, attempt: Attempt) -> Result<Progress, TransferError> {
+        let Attempt { socket, since, handshake } = attempt;
+        let agreeing = self.attempt_text(AGREEING);
+        let Some(mut handshake) = handshake else {
+            let connecting = self.attempt_text("connecting");
+            if !is_connected(&socket).map_err(connection::connection_error(&connecting, START))? {
+                return Ok(Progress::Waits(Attempt { socket, since, handshake: None }));
+            }
+            let Some(keys) = self.how.keys else { return Ok(Progress::Stands(Stream::new(socket, None))) };
+            // The buffer of a new socket has room for it.
+            let begun = Handshake::begin(keys).and_then(|(handshake, wire)| {
+                match connection::write_some(&socket, &wire)? == wire.len() {
+                    true => Ok(handshake),
+                    false => Err(ErrorKind::WriteZero.into()),
+                }
+            });
+            let handshake = Some(begun.map_err(connection::connection_error(&agreeing, START))?);
+            return Ok(Progress::Waits(Attempt { socket, since, handshake }));
+        };
+        match handshake.read(&socket, &agreeing)? {
+            true => Ok(Progress::Stands(Stream::new(socket, Some(handshake.finish(&agreeing)?)))),
+            false => Ok(Progress::Waits(Attempt { socket, since, handshake: Some(handshake) })),
+        }
     }
 
     /// The connection broke.
@@ -115,10 +163,13 @@ impl<'a> Link<'a> {
 
     /// What to wait for.
     pub(super) fn events(&self) -> impl Iterator<Item = PollFd<'_>> {
-        let attempt = self.attempt.as_ref().map(|(socket, _)| PollFd::new(socket.as_fd(), PollFlags::POLLOUT));
+        let attempt = self.attempt.as_ref().map(|attempt| {
+            let flags = if attempt.handshake.is_some() { PollFlags::POLLIN } else { PollFlags::POLLOUT };
+            PollFd::new(attempt.socket.as_fd(), flags)
+        });
         let open = self.open.as_ref().map(|open| {
-            let blocked = if open.buffer.is_empty() { PollFlags::empty() } else { PollFlags::POLLOUT };
-            PollFd::new(open.socket.as_fd(), PollFlags::POLLIN | blocked)
+            let blocked = if open.stream.unsent() == 0 { PollFlags::empty() } else { PollFlags::POLLOUT };
+            PollFd::new(open.stream.socket.as_fd(), PollFlags::POLLIN | blocked)
         });
         attempt.into_iter().chain(open)
     }
@@ -127,11 +178,10 @@ impl<'a> Link<'a> {
         self.how.targets[self.failures as usize % self.how.targets.len()]
     }
 
-    fn fail(&mut self, now: Instant, cause: io::Error) {
+    fn attempt_text(&self, attempt: &str) -> String {
         let over = self.path.interface.as_ref().map(|name| format!(" over {name}")).unwrap_or_default();
-        let attempt = format!("connecting to {}{over}", self.target());
-        let remedy = "start `crosslane receive` there, or correct the address";
-        self.failed(now, TransferError::Connection { attempt, cause, remedy });
+        let with = if attempt == AGREEING { "with" } else { "to" };
+        format!("{attempt} {with} {}{over}", self.target())
     }
 
     fn failed(&mut self, now: Instant, fault: TransferError) {
@@ -147,28 +197,15 @@ impl<'a> Link<'a> {
 }
 
 impl Open {
-    /// Writes what waits; true once nothing does.
-    pub(super) fn flush(&mut self) -> io::Result<bool> {
-        while self.written < self.buffer.len() {
-            match connection::write_some(&self.socket, &self.buffer[self.written..])? {
-                0 => return Ok(false),
-                count => self.written += count,
-            }
-        }
-        self.buffer.clear();
-        self.written = 0;
-        Ok(true)
-    }
-
     /// The kernel's statistics; what waits here is not sent.
     pub(super) fn statistics(&self) -> io::Result<Transport> {
-        let transport = connection::statistics(&self.socket)?;
-        let waiting = (self.buffer.len() - self.written) as u32;
+        let transport = connection::statistics(&self.stream.socket)?;
+        let waiting = self.stream.unsent() as u32;
         Ok(Transport { notsent_bytes: transport.notsent_bytes + waiting, ..transport })
     }
 }
 
-/// Whether the handshake is complete.
+/// Whether the connection stands.
 fn is_connected(socket: &Socket) -> io::Result<bool> {
     if !connection::wait(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)], Duration::ZERO)? {
         return Ok(false);

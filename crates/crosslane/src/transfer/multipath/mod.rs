@@ -4,10 +4,14 @@
 use std::fs::File;
 use std::io::{self, Read};
 
+mod cipher;
 mod digests;
+mod greeting;
+pub mod keys;
 mod link;
 pub mod receiving;
 pub mod sending;
+mod stream;
 
 /// Pieces read from the disk between two exchanges with the peer: 1 MiB.
 const CATCH_UP_PIECES: usize = 64;

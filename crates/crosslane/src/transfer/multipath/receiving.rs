@@ -7,21 +7,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use super::super::TransferError;
+use super::super::connection::{self, POLL_INTERVAL};
+use super::super::receiving::{IDLE_TIMEOUT, Incomplete, OFFER_TIMEOUT, Offer, STALL_TIMEOUT, Sink};
+use super::digests::Digests;
+use super::greeting::broken;
+pub use super::greeting::{Joined, Sender, greet};
+use super::stream::Stream;
+use super::{CATCH_UP_PIECES, random};
+use crate::clock::Clock;
 use crosslane_core::time::Instant;
-use crosslane_core::transfer::frame::PREFACE as FORMER_PREFACE;
 use crosslane_core::transfer::frame::Receipt;
-use crosslane_core::transfer::multipath::frame::{self, DIGEST_BYTES, GREETING_BYTES, Greeting, Outcome};
+use crosslane_core::transfer::multipath::frame::{self, DIGEST_BYTES, Outcome};
 use crosslane_core::transfer::multipath::is_resumable;
 use crosslane_core::transfer::multipath::receiver::{Event, Receiver};
 use nix::poll::{PollFd, PollFlags};
-use socket2::Socket;
-
-use super::super::TransferError;
-use super::super::connection::{self, POLL_INTERVAL};
-use super::super::receiving::{IDLE_TIMEOUT, Incomplete, OFFER_TIMEOUT, Offer, PREFACE_TIMEOUT, STALL_TIMEOUT, Sink};
-use super::digests::Digests;
-use super::{CATCH_UP_PIECES, random};
-use crate::clock::Clock;
 
 /// A sender whose connections have all ended may connect again within this time.
 pub const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,44 +29,6 @@ pub const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_BYTES: usize = 256 * 1024;
 /// Bytes of unsent replies beyond which nothing more is read from a connection.
 const MAX_UNSENT: usize = 64 * 1024;
-
-/// A connection of a sender, after its greeting.
-pub struct Joined {
-    /// The connection.
-    pub socket: Socket,
-    /// The sender's path.
-    pub path: u8,
-}
-
-/// Reads the greeting of a sender. A sender of the former version is rejected with a reason that it shows.
-///
-/// # Errors
-/// The connection broke, or the peer is not a sender of this version.
-pub fn greet(socket: &Socket, clock: Clock, stop: &AtomicBool) -> Result<Greeting, TransferError> {
-    connection::prepare(socket).map_err(broken)?;
-    let (mut bytes, mut length) = ([0; GREETING_BYTES], 0);
-    let until = clock.now() + PREFACE_TIMEOUT;
-    while !stop.load(Ordering::Relaxed) && clock.now() < until {
-        match connection::read_some(socket, &mut bytes[length..]).map_err(broken)?.map(<[u8]>::len) {
-            Some(count) => length += count,
-            None => {
-                let mut events = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
-                connection::wait(&mut events, POLL_INTERVAL).map_err(broken)?;
-            }
-        }
-        if frame::is_former_version(&bytes[..length]) {
-            let text = "it has version 2 of the transfer, the sender version 1; update Crosslane at the sender";
-            connection::reject(socket, &FORMER_PREFACE, text);
-        }
-        let parsed = Greeting::parse(&bytes[..length]);
-        let fault = |cause| TransferError::Stream { attempt: "receiving", cause };
-        if let Some(greeting) = parsed.map_err(fault)? {
-            return Ok(greeting);
-        }
-    }
-    let remedy = "check what else connects to this port";
-    Err(TransferError::Silent { attempt: "receiving", limit: PREFACE_TIMEOUT, remedy })
-}
 
 /// Receives a transfer over its first connection and those that `join` it, until the sender ends them, or
 /// `stop` is set.
@@ -84,7 +46,7 @@ pub fn receive(
     let instance = u64::from_be_bytes(random().map_err(broken)?);
     let (engine, incoming, last) = (Receiver::default(), BTreeMap::new(), clock.now());
     let links = BTreeMap::new();
-    let mut receiving = Receiving { links, sink, clock, engine, incoming, instance, offered: false, last };
+    let mut receiving = Receiving { links, sink, clock, engine, incoming, instance, offered: false, last, cause: None };
     receiving.join(first);
     // An error after `stop` was set is no fault.
     let result = receiving.run(join, stop);
@@ -92,11 +54,12 @@ pub fn receive(
     for (number, _) in std::mem::take(&mut receiving.incoming) {
         receiving.sink.incomplete(number, Incomplete::Ended);
     }
+    receiving.sink.end();
     result
 }
 
 struct Receiving<'a> {
-    links: BTreeMap<u8, Link>,
+    links: BTreeMap<u8, Stream>,
     sink: &'a mut dyn Sink,
     clock: Clock,
     engine: Receiver,
@@ -106,13 +69,8 @@ struct Receiving<'a> {
     offered: bool,
     /// When bytes were last received, or a connection ended.
     last: Instant,
-}
-
-/// A connection.
-struct Link {
-    socket: Socket,
-    /// Replies that are not yet written to the socket.
-    unsent: Vec<u8>,
+    /// Why the last connection ended.
+    cause: Option<io::Error>,
 }
 
 struct Incoming {
@@ -140,8 +98,9 @@ impl Receiving<'_> {
             for path in paths {
                 match self.exchange(path, &mut buffer) {
                     Ok(count) => idle &= count == 0,
-                    Err(TransferError::Connection { .. }) => {
+                    Err(TransferError::Connection { cause, .. }) => {
                         self.links.remove(&path);
+                        self.cause = Some(cause);
                         self.engine.disconnect(path);
                         self.last = self.clock.now();
                     }
@@ -157,13 +116,13 @@ impl Receiving<'_> {
 
     fn join(&mut self, joined: Joined) {
         self.engine.connect(joined.path);
-        let mut unsent = Vec::new();
-        frame::welcome(&mut unsent, self.instance);
-        self.links.insert(joined.path, Link { socket: joined.socket, unsent });
+        let Joined { mut stream, path } = joined;
+        frame::welcome(&mut stream.outbox, self.instance);
+        self.links.insert(path, stream);
     }
 
     /// Fails if the sender has been silent for too long.
-    fn check_timeouts(&self, start: Instant) -> Result<(), TransferError> {
+    fn check_timeouts(&mut self, start: Instant) -> Result<(), TransferError> {
         let (since, limit, remedy) = if self.links.is_empty() {
             (self.last, RECONNECT_TIMEOUT, "the sender may send the rest again")
         } else if !self.offered {
@@ -175,7 +134,9 @@ impl Receiving<'_> {
         };
         match self.clock.now().since(since) < limit {
             true => Ok(()),
-            false if self.links.is_empty() => Err(broken(ErrorKind::UnexpectedEof.into())),
+            false if self.links.is_empty() => {
+                Err(broken(self.cause.take().unwrap_or_else(|| ErrorKind::UnexpectedEof.into())))
+            }
             false => Err(TransferError::Silent { attempt: "receiving", limit, remedy }),
         }
     }
@@ -184,10 +145,10 @@ impl Receiving<'_> {
     fn exchange(&mut self, path: u8, buffer: &mut [u8]) -> Result<usize, TransferError> {
         let Some(link) = self.links.get_mut(&path) else { return Ok(0) };
         link.flush().map_err(broken)?;
-        if link.unsent.len() > MAX_UNSENT {
+        if link.unsent() > MAX_UNSENT {
             return Ok(0);
         }
-        let Some(mut bytes) = connection::read_some(&link.socket, buffer).map_err(broken)? else { return Ok(0) };
+        let Some(mut bytes) = link.read(buffer).map_err(broken)? else { return Ok(0) };
         let count = bytes.len();
         self.last = self.clock.now();
         let fault = |cause| TransferError::Stream { attempt: "receiving", cause };
@@ -195,7 +156,7 @@ impl Receiving<'_> {
             self.handle(path, event);
         }
         if let (Some(pieces), Some(link)) = (self.engine.poll_received(path), self.links.get_mut(&path)) {
-            frame::received(&mut link.unsent, pieces);
+            frame::received(&mut link.outbox, pieces);
         }
         // A connection that breaks now is noticed by the next read.
         self.links.values_mut().for_each(|link| drop(link.flush()));
@@ -205,10 +166,10 @@ impl Receiving<'_> {
     fn handle(&mut self, path: u8, event: Event) {
         let now = self.last;
         match event {
-            Event::Offer { number, size_bytes, modified_ns, name, .. } => {
+            Event::Offer { number, size_bytes, modified_ns, name, part, .. } => {
                 self.offered = true;
                 let mut incoming = Incoming { size_bytes, digests: Digests::default(), last: now };
-                let begun = self.sink.begin(&Offer { number, name, size_bytes, modified_ns });
+                let begun = self.sink.begin(&Offer { number, name, size_bytes, modified_ns, part });
                 if let Ok(pieces) = &begun {
                     incoming.digests.await_pieces(pieces.clone());
                     self.engine.have(number, pieces.clone());
@@ -236,7 +197,7 @@ impl Receiving<'_> {
             }
             Event::Closed(receipt) => {
                 if let Some(link) = self.links.get_mut(&path) {
-                    frame::receipt(&mut link.unsent, &receipt);
+                    frame::receipt(&mut link.outbox, &receipt);
                 }
             }
         }
@@ -245,7 +206,7 @@ impl Receiving<'_> {
     /// Says over a connection which pieces of an object are there.
     fn answer(&mut self, path: u8, number: u32) {
         if let (Some(link), Some(pieces)) = (self.links.get_mut(&path), self.engine.arrived(number)) {
-            frame::have(&mut link.unsent, number, pieces);
+            frame::have(&mut link.outbox, number, pieces);
         }
     }
 
@@ -293,12 +254,12 @@ impl Receiving<'_> {
         let Some(incoming) = self.incoming.remove(&number) else { return };
         let waited = self.clock.now().since(incoming.last);
         let receipt = Receipt { number, outcome, waited, text };
-        self.links.values_mut().for_each(|link| frame::receipt(&mut link.unsent, &receipt));
+        self.links.values_mut().for_each(|link| frame::receipt(&mut link.outbox, &receipt));
         self.engine.close(receipt);
     }
 
     fn wait(&self) -> Result<(), TransferError> {
-        let flags = |link: &Link| match link.unsent.len() {
+        let flags = |link: &Stream| match link.unsent() {
             0 => PollFlags::POLLIN,
             1..=MAX_UNSENT => PollFlags::POLLIN | PollFlags::POLLOUT,
             _ => PollFlags::POLLOUT,
@@ -307,21 +268,4 @@ impl Receiving<'_> {
         let mut events: Vec<PollFd<'_>> = events.collect();
         connection::wait(&mut events, POLL_INTERVAL).map(drop).map_err(broken)
     }
-}
-
-impl Link {
-    fn flush(&mut self) -> io::Result<()> {
-        while !self.unsent.is_empty() {
-            match connection::write_some(&self.socket, &self.unsent)? {
-                0 => return Ok(()),
-                count => drop(self.unsent.drain(..count)),
-            }
-        }
-        Ok(())
-    }
-}
-
-fn broken(cause: io::Error) -> TransferError {
-    let remedy = "complete files are stored; the sender may send the rest again";
-    TransferError::Connection { attempt: "receiving".into(), cause, remedy }
 }

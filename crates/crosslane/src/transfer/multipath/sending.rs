@@ -6,21 +6,26 @@ use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crosslane_core::assess::Belief;
 use crosslane_core::time::Instant;
 use crosslane_core::transfer::Abandoned;
 use crosslane_core::transfer::multipath;
 use crosslane_core::transfer::multipath::frame::{self, Greeting, Reply};
 use crosslane_core::transfer::multipath::ranges::Ranges;
-use crosslane_core::transfer::multipath::sender::{Sender, Write};
+use crosslane_core::transfer::multipath::sender::Sender;
 use nix::poll::PollFd;
 
+use super::super::beliefs::Beliefs;
 use super::super::sending::{News, Object, Source};
 use super::super::{PREFACE_TIMEOUT, TransferError, connection, printable};
+use super::cipher::MAX_PART_BYTES;
 use super::digests::Digests;
 use super::link::Link;
 pub use super::link::{How, Path};
 use super::{CATCH_UP_PIECES, random};
 use crate::clock::Clock;
+
+mod writing;
 
 /// Interval at which statistics are read and what is to be written is decided.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -32,6 +37,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(3);
 const GIVE_UP: Duration = Duration::from_secs(60);
 
 const SEND_AGAIN: &str = "check that the receiver runs and a path to it is up, and send again";
+/// Why a connection ends before the receiver has said anything.
+const NO_GREETING: &str = "the peer ended it at once, as a receiver of an older version does";
 const NO_RECEIVER: &str = "check that `crosslane receive` listens there and has room for another sender";
 
 /// Sends the source's objects over these paths, the preferred one first, until there are no more and the
@@ -50,6 +57,9 @@ pub fn send(
     let unit_costs: Vec<f64> = paths.iter().map(|path| path.unit_cost).collect();
     let transfer = random().map_err(connection::connection_error("drawing a random number", "mount /dev"))?;
     let mut sending = Sending {
+        paths,
+        beliefs: how.beliefs,
+        doubts: vec![Belief::Unknown; paths.len()],
         links: paths.iter().map(|path| Link::new(path, how)).collect(),
         source,
         clock,
@@ -60,6 +70,7 @@ pub fn send(
         next_sample: Instant::ZERO,
         start: clock.now(),
         connected: None,
+        buffer: vec![0; MAX_PART_BYTES],
     };
     let result = sending.run(stop);
     for path in 0..sending.links.len() {
@@ -71,6 +82,10 @@ pub fn send(
 }
 
 struct Sending<'a> {
+    paths: &'a [Path],
+    beliefs: Option<&'a Beliefs>,
+    /// What was last passed to the plan.
+    doubts: Vec<Belief>,
     links: Vec<Link<'a>>,
     source: &'a mut dyn Source,
     clock: Clock,
@@ -83,6 +98,8 @@ struct Sending<'a> {
     start: Instant,
     /// When a connection stood last.
     connected: Option<Instant>,
+    /// For what is read.
+    buffer: Vec<u8>,
 }
 
 /// An object without a receipt.
@@ -126,12 +143,12 @@ impl Sending<'_> {
     fn end(&mut self) -> Result<(), TransferError> {
         let until = self.clock.now() + END_TIMEOUT;
         for open in self.links.iter().filter_map(|link| link.open.as_ref()) {
-            let _ = open.socket.shutdown(Shutdown::Write);
+            let _ = open.stream.socket.shutdown(Shutdown::Write);
         }
-        let mut buffer = [0; 4096];
+        let mut buffer = vec![0; MAX_PART_BYTES];
         while self.links.iter().any(|link| link.open.is_some()) && self.clock.now() < until {
             for link in &mut self.links {
-                let read = link.open.as_ref().map(|open| connection::read_some(&open.socket, &mut buffer));
+                let read = link.open.as_mut().map(|open| open.stream.read(&mut buffer).map(drop));
                 link.open.take_if(|_| matches!(read, Some(Err(_))));
             }
             self.wait()?;
@@ -140,7 +157,7 @@ impl Sending<'_> {
     }
 
     fn is_over(&self) -> bool {
-        let is_flushed = self.links.iter().filter_map(|link| link.open.as_ref()).all(|open| open.buffer.is_empty());
+        let is_flushed = self.links.iter().filter_map(|link| link.open.as_ref()).all(|open| open.stream.unsent() == 0);
         self.source.next_due().is_none() && self.engine.is_idle() && is_flushed
     }
 
@@ -200,13 +217,25 @@ impl Sending<'_> {
 
     /// Reads the receiver's replies of a path.
     fn read(&mut self, now: Instant, path: usize) -> Result<(), TransferError> {
-        let mut buffer = [0; 4096];
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let result = self.read_into(now, path, &mut buffer);
+        self.buffer = buffer;
+        result
+    }
+
+    fn read_into(&mut self, now: Instant, path: usize, buffer: &mut [u8]) -> Result<(), TransferError> {
         let mut have = Vec::new();
         loop {
             let Some(open) = self.links.get_mut(path).and_then(|link| link.open.as_mut()) else { return Ok(()) };
-            let mut bytes = match connection::read_some(&open.socket, &mut buffer) {
+            let is_greeted = open.replies.instance().is_some();
+            let mut bytes = match open.stream.read(buffer) {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => break,
+                // A receiver of this version says why.
+                Err(cause) if is_end(&cause) && !is_greeted => {
+                    self.down(now, path, &io::Error::other(NO_GREETING));
+                    break;
+                }
                 Err(cause) => {
                     self.down(now, path, &cause);
                     break;
@@ -288,6 +317,7 @@ impl Sending<'_> {
             return;
         }
         self.next_sample = now + POLL_INTERVAL;
+        self.doubt(now);
         for path in 0..self.links.len() {
             let statistics = self.links[path].open.as_ref().map(|open| open.statistics());
             match statistics {
@@ -310,54 +340,22 @@ impl Sending<'_> {
 
     /// Writes as much to a path as the engine gives it.
     fn write(&mut self, now: Instant, path: usize) -> io::Result<()> {
+        let mut is_fresh = false;
         while let Some(open) = self.links.get_mut(path).and_then(|link| link.open.as_mut()) {
-            if !open.flush()? {
+            if !open.stream.flush()? {
                 return Ok(());
             }
-            let Some(write) = self.engine.poll(now, path) else { return Ok(()) };
-            self.encode(now, path, write);
+            match self.engine.poll(now, path) {
+                Some(write) => self.encode(now, path, write),
+                None if is_fresh || self.engine.is_idle() => return Ok(()),
+                None => {
+                    let transport = open.statistics()?;
+                    self.engine.on_backlog(now, path, &transport);
+                    is_fresh = true;
+                }
+            }
         }
         Ok(())
-    }
-
-    fn encode(&mut self, now: Instant, path: usize, write: Write) {
-        let Some(open) = self.links.get_mut(path).and_then(|link| link.open.as_mut()) else { return };
-        let into = &mut open.buffer;
-        match write {
-            Write::Abandon { number, why } => frame::abandon(into, number, why),
-            Write::Offer { number } => {
-                let Some(Outgoing { object, .. }) = self.outgoing.get(&number) else { return };
-                let deadline_ms = object.deadline.map_or(0, |deadline| deadline.since(object.start).as_millis());
-                let deadline_ms = u32::try_from(deadline_ms).unwrap_or(u32::MAX);
-                let content = &object.content;
-                frame::offer(into, number, content.size_bytes(), content.modified_ns(), deadline_ms, &object.name);
-            }
-            Write::End { number } => {
-                let Some(Outgoing { object, digests }) = self.outgoing.get_mut(&number) else { return };
-                // The last piece may have been read long ago: whether the content has changed is checked again.
-                match object.content.read(object.content.size_bytes(), &mut []) {
-                    Ok(()) => {
-                        frame::end(into, number, &digests.finish());
-                        self.source.on_news(now, News::Written(number));
-                    }
-                    Err(why) => self.give_up(now, number, why),
-                }
-            }
-            Write::Piece { number, index, offset, length } => {
-                frame::piece(into, number, index, length);
-                let head = into.len();
-                into.resize(head + length as usize, 0);
-                let read = match self.outgoing.get_mut(&number) {
-                    Some(outgoing) => outgoing.read(index, offset, &mut into[head..]),
-                    None => Err(Abandoned::Unreadable),
-                };
-                if let Err(why) = read {
-                    into.clear();
-                    self.engine.take_back(path, why);
-                    self.abandoned(now, number, why);
-                }
-            }
-        }
     }
 
     fn wait(&self) -> Result<(), TransferError> {
@@ -370,12 +368,9 @@ impl Sending<'_> {
     }
 }
 
-impl Outgoing {
-    fn read(&mut self, index: u32, offset: u64, buffer: &mut [u8]) -> Result<(), Abandoned> {
-        self.object.content.read(offset, buffer)?;
-        self.digests.add(index, buffer);
-        Ok(())
-    }
+/// Whether the peer ended the connection, with or without having read all.
+fn is_end(cause: &io::Error) -> bool {
+    matches!(cause.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset)
 }
 
 fn broken(cause: io::Error) -> TransferError {

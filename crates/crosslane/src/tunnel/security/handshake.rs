@@ -8,8 +8,8 @@ use super::keys::{KEY_BYTES, PrivateKey, PublicKey};
 use super::message::{INDEX_BYTES, INITIATION_PAYLOAD_BYTES, Index, NOISE_1_BYTES, NOISE_2_BYTES};
 use super::reject::RejectReason;
 
-/// Pattern, key agreement, cipher and hash, also those of the channel to a controller.
-pub const PATTERN: &str = "Noise_IK_25519_AESGCM_SHA256";
+/// Pattern, key agreement, cipher and hash, also those of the channel to a controller and of a transfer.
+const PATTERN: &str = "Noise_IK_25519_AESGCM_SHA256";
 /// Hashed into every handshake: another version of the tunnel derives other keys.
 const PROLOGUE: &[u8] = b"crosslane tunnel 1";
 
@@ -22,14 +22,36 @@ pub(super) struct Introduction {
     pub(super) unix_ns: u64,
 }
 
+/// The initiator's side of a handshake with the owner of `peer`. A handshake with another prologue does not open.
+///
+/// # Errors
+/// The library has no source of randomness.
+pub fn initiator(own: &PrivateKey, peer: &PublicKey, prologue: &[u8]) -> Result<HandshakeState, snow::Error> {
+    let builder = Builder::new(PATTERN.parse()?).prologue(prologue)?.local_private_key(own.as_bytes())?;
+    builder.remote_public_key(peer.as_bytes())?.build_initiator()
+}
+
+/// The responder's side.
+///
+/// # Errors
+/// As of [`initiator`].
+pub fn responder(own: &PrivateKey, prologue: &[u8]) -> Result<HandshakeState, snow::Error> {
+    Builder::new(PATTERN.parse()?).prologue(prologue)?.local_private_key(own.as_bytes())?.build_responder()
+}
+
+/// The initiator's key, once the responder has read its message.
+pub fn peer_of(state: &HandshakeState) -> Option<PublicKey> {
+    let key: [u8; KEY_BYTES] = state.get_remote_static()?.try_into().ok()?;
+    Some(key.into())
+}
+
 /// Begins a handshake with the owner of `peer`.
 pub(super) fn initiate(
     own: &PrivateKey,
     peer: &PublicKey,
     payload_fields: Introduction,
 ) -> Result<(HandshakeState, [u8; NOISE_1_BYTES]), snow::Error> {
-    let builder = Builder::new(PATTERN.parse()?).prologue(PROLOGUE)?.local_private_key(own.as_bytes())?;
-    let mut state = builder.remote_public_key(peer.as_bytes())?.build_initiator()?;
+    let mut state = initiator(own, peer, PROLOGUE)?;
     let mut payload = [0; INITIATION_PAYLOAD_BYTES];
     payload[..INDEX_BYTES].copy_from_slice(&payload_fields.index.0);
     payload[INDEX_BYTES..].copy_from_slice(&payload_fields.unix_ns.to_be_bytes());
@@ -44,12 +66,10 @@ pub(super) fn read_initiation(
     noise: &[u8],
 ) -> Result<(HandshakeState, PublicKey, Introduction), RejectReason> {
     let forged = |_| RejectReason::Forged;
-    let builder = Builder::new(PATTERN.parse().map_err(forged)?).prologue(PROLOGUE).map_err(forged)?;
-    let mut state = builder.local_private_key(own.as_bytes()).and_then(Builder::build_responder).map_err(forged)?;
+    let mut state = responder(own, PROLOGUE).map_err(forged)?;
     let mut payload = [0; INITIATION_PAYLOAD_BYTES];
     let bytes = state.read_message(noise, &mut payload).map_err(forged)?;
-    let peer: Option<[u8; KEY_BYTES]> = state.get_remote_static().and_then(|key| key.try_into().ok());
-    let peer = PublicKey(peer.ok_or(RejectReason::Forged)?);
+    let peer = peer_of(&state).ok_or(RejectReason::Forged)?;
     if bytes != INITIATION_PAYLOAD_BYTES {
         return Err(RejectReason::Forged);
     }

@@ -39,7 +39,7 @@ use message::{INDEX_BYTES, Index, Mac1, Message};
 use peer::{Peer, Pending};
 use rate_limit::RateLimit;
 
-pub use handshake::PATTERN;
+pub use handshake::{initiator, peer_of, responder};
 pub use keys::{KEY_BYTES, KEY_CHARACTERS, KeyFault, PrivateKey, PublicKey};
 pub use message::is_data;
 pub use reject::RejectReason;

@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use super::{Carried, STALL};
+use super::{Carried, DOUBTED_STALL, STALL};
 use crate::allocate::{Latest, PathInput, PathSupply};
 use crate::assess::throughput::Rate;
 use crate::assess::{Assessor, Belief};
@@ -49,6 +49,8 @@ pub(super) struct Path {
     bytes_acked: u64,
     /// When something was delivered, or nothing was in flight.
     progress: Instant,
+    /// What an agent believes of it, if it doubts.
+    doubt: Option<Belief>,
 }
 
 impl Path {
@@ -67,7 +69,15 @@ impl Path {
             unsent: 0,
             bytes_acked: 0,
             progress: Instant::ZERO,
+            doubt: None,
         }
+    }
+
+    /// What an agent believes of it: true if that is new. Only a doubt counts, since the connection itself shows what is
+    /// good.
+    pub(super) fn set_belief(&mut self, belief: Belief) -> bool {
+        let doubt = Some(belief).filter(|belief| *belief > Belief::Good);
+        core::mem::replace(&mut self.doubt, doubt) != doubt
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -90,7 +100,8 @@ impl Path {
         core::mem::replace(&mut self.state, state)
     }
 
-    pub(super) fn on_transport(&mut self, now: Instant, transport: &Transport) {
+    /// What is in flight; nothing is learnt of the rate.
+    pub(super) fn on_backlog(&mut self, now: Instant, transport: &Transport) {
         self.unsent = transport.notsent_bytes.into();
         // What follows a lost segment has arrived: it leaves room for more.
         let in_flight = transport.unacked.saturating_sub(transport.sacked);
@@ -99,6 +110,10 @@ impl Path {
             self.progress = now;
         }
         self.bytes_acked = transport.bytes_acked;
+    }
+
+    pub(super) fn on_transport(&mut self, now: Instant, transport: &Transport) {
+        self.on_backlog(now, transport);
         let kind = SampleKind::Transport(*transport);
         self.latest.observe(now, &kind);
         // The smoothed RTT grows with the queue that the transfer makes itself.
@@ -111,7 +126,7 @@ impl Path {
     /// the transfer `is_connecting`: else a costly path that connects sooner carries instead.
     pub(super) fn supply(&self, rank: u8, is_known: bool, is_connecting: bool) -> PathSupply<'_> {
         let is_good = self.is_open || (is_connecting && !self.was_open);
-        let belief = if is_good { Belief::Good } else { Belief::Lost };
+        let belief = if is_good { self.doubt.unwrap_or(Belief::Good) } else { Belief::Lost };
         let input = PathInput { belief, was: self.state, rank, radio: None };
         let history = self.rate.history().filter(|_| is_known);
         PathSupply { input, rat: Rat::Other, history, latest: &self.latest }
@@ -127,9 +142,15 @@ impl Path {
             bytes == 0 || ((bytes + PIECE_BYTES) as f64) <= limit.max(2.0 * PIECE_BYTES as f64)
         };
         self.state == PathState::Active
-            && !self.delivers_nothing_for(now, STALL)
+            && !self.is_stalled(now)
             && has_room(self.unacked, unacked)
             && (self.unsent == 0 || self.unsent as f64 <= unsent - PIECE_BYTES as f64)
+    }
+
+    /// Whether it delivers nothing; of a path that an agent takes for lost, this is known sooner.
+    pub(super) fn is_stalled(&self, now: Instant) -> bool {
+        let is_doubted = self.doubt > Some(Belief::Fading);
+        self.delivers_nothing_for(now, if is_doubted { DOUBTED_STALL } else { STALL })
     }
 
     /// Whether nothing was delivered for this long although something is not acknowledged.
@@ -171,7 +192,7 @@ impl Path {
     /// The pieces in flight, the last first, with the expected time until each arrives, in s.
     pub(super) fn flights(&self, now: Instant) -> impl Iterator<Item = (Flight, f64)> {
         let mut bytes = self.flight_bytes();
-        let is_stalled = self.delivers_nothing_for(now, STALL);
+        let is_stalled = self.is_stalled(now);
         self.flights.iter().rev().map(move |flight| {
             let arrival_s = if is_stalled { f64::INFINITY } else { self.arrival_s(bytes) };
             bytes -= u64::from(flight.length);
