@@ -1,8 +1,9 @@
-//! Decoders of the tunnel's datagrams: GRE, its key, control messages.
+//! Decoders of the tunnel's datagrams: GRE, its key, control messages, feedback.
 
 use crosslane_core::tunnel::wire::control_message::Message;
 use crosslane_core::tunnel::wire::gre;
 use crosslane_core::tunnel::wire::gre_key::GreKey;
+use crosslane_core::tunnel::wire::path_feedback::PathFeedback;
 
 /// Runs one input.
 pub fn run(bytes: &[u8]) {
@@ -13,6 +14,12 @@ pub fn run(bytes: &[u8]) {
         if let Some(key) = header.key {
             assert_eq!(GreKey::of_key(key).key(), key);
         }
+    }
+    if let Some((feedback, packet)) = PathFeedback::read(bytes) {
+        let mut encoded = Vec::new();
+        feedback.write(&mut encoded);
+        encoded.extend(packet);
+        assert_eq!(encoded, bytes);
     }
     if let Some(message) = Message::read(bytes) {
         let mut encoded = Vec::new();

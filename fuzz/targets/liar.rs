@@ -16,6 +16,7 @@ use crosslane_core::tunnel::Mode;
 use crosslane_core::tunnel::wire::control_message::{Body, MAX_MISSING_RANGES, MAX_PATHS, Message, PathReport};
 use crosslane_core::tunnel::wire::gre::{self, Header, Payload};
 use crosslane_core::tunnel::wire::gre_key::GreKey;
+use crosslane_core::tunnel::wire::path_feedback::PathFeedback;
 
 #[path = "gateway.rs"]
 #[allow(dead_code)]
@@ -147,6 +148,10 @@ fn owner(address: SocketAddr) -> Option<(usize, usize)> {
     Some((usize::from(vehicle), usize::from(path)))
 }
 
+fn header(payload: Payload, key: u32, sequence: Option<u32>) -> Header {
+    Header { payload, key: Some(key), sequence, checksum: false }
+}
+
 /// A packet of UDP over IPv4.
 fn packet(from: [u8; 4], to: [u8; 4], number: u32) -> Vec<u8> {
     let mut packet = vec![0x45, 0, 0, 128, 0, 0, 0x40, 0, 64, 17, 0, 0];
@@ -259,11 +264,12 @@ impl World {
             3 => {
                 let (key, number) = (script.word(), script.word());
                 let sent_packet = packet(gateway::inside(LIAR), gateway::inside(0), number);
-                self.send(
-                    script.byte(),
-                    Header { payload: Payload::Ipv4, key: Some(key), sequence: Some(number), checksum: false },
-                    &sent_packet,
-                );
+                let feedback = (script.byte() & 1 == 0).then(|| self.liar.feedback(script));
+                let payload = if feedback.is_some() { Payload::WithFeedback } else { Payload::Ipv4 };
+                let mut bytes = Vec::new();
+                feedback.iter().for_each(|feedback| feedback.write(&mut bytes));
+                bytes.extend(sent_packet);
+                self.send(script.byte(), header(payload, key, Some(number)), &bytes);
             }
             4 => {
                 // Arbitrary bytes.
@@ -271,11 +277,7 @@ impl World {
                 let (bytes, rest) = script.0.split_at(length);
                 script.0 = rest;
                 let key = GreKey { path: PathId(script.byte() % 16), flow: 0, sequence: 0 }.key();
-                self.send(
-                    script.byte(),
-                    Header { payload: Payload::Control, key: Some(key), sequence: None, checksum: false },
-                    bytes,
-                );
+                self.send(script.byte(), header(Payload::Control, key, None), bytes);
             }
             _ => {
                 let (message, path) = (self.liar.message(script), script.byte() % 16);
@@ -283,11 +285,7 @@ impl World {
                 let key = GreKey { path: PathId(path), flow: 0, sequence: 0 }.key();
                 let mut bytes = Vec::new();
                 message.write(&mut bytes);
-                self.send(
-                    path,
-                    Header { payload: Payload::Control, key: Some(key), sequence, checksum: false },
-                    &bytes,
-                );
+                self.send(path, header(Payload::Control, key, sequence), &bytes);
             }
         }
     }
@@ -359,7 +357,22 @@ impl Liar {
             _ => Body::Report { peer_epoch, paths: (0..1 + script.byte() % 4).map(|_| self.report(script)).collect() },
         };
         let mode = Mode::ALL[usize::from(script.byte()) % Mode::ALL.len()];
-        Message { epoch: self.epoch, mode, retransmits: flags & 8 != 0, is_initiator: flags & 16 != 0, body }
+        let [retransmits, is_initiator] = [8, 16].map(|flag| flags & flag != 0);
+        let reads_feedback = script.byte() & 3 != 0;
+        Message { epoch: self.epoch, mode, retransmits, is_initiator, reads_feedback, body }
+    }
+
+    /// Feedback on a packet, mostly about packets in flight.
+    fn feedback(&self, script: &mut Script<'_>) -> PathFeedback {
+        let path = script.byte() % 16;
+        let newest = self.numbers[usize::from(path)];
+        let highest = if script.byte().is_multiple_of(8) { script.figure(newest) } else { newest };
+        let check =
+            [self.epoch, self.peer_epoch].iter().flat_map(|epoch| epoch.to_be_bytes()).fold(0, u8::wrapping_add);
+        let (arrival_us, held) = (script.figure(u32::from(path) * 60_000), script.figure(0) as u16);
+        let bytes = script.figure(newest.wrapping_mul(1400));
+        let check = if script.byte().is_multiple_of(8) { script.byte() } else { check };
+        PathFeedback { check, path: PathId(path), highest: highest & 0xff_ffff, arrival_us, held, bytes }
     }
 
     fn report(&self, script: &mut Script<'_>) -> PathReport {
@@ -374,6 +387,7 @@ impl Liar {
             wanted_state: [PathState::Active, PathState::Active, PathState::Backup, PathState::Closed]
                 [usize::from(script.byte() % 4)],
             rank: script.byte(),
+            is_overdue: script.byte() & 1 == 1,
             highest,
             arrival_us: script.figure(u32::from(path) * 60_000),
             held_us: script.figure(0),

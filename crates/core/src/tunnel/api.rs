@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::send_path::Liveness;
 use super::wire::control_message::Message;
 use super::wire::gre_key::GreKey;
+use super::wire::path_feedback::PathFeedback;
 use crate::parameters::Choice;
 use crate::path::{PathId, PathState};
 
@@ -112,6 +113,8 @@ pub enum Input<P> {
         number: Option<u32>,
         /// Its length, in bytes.
         bytes: u32,
+        /// Feedback that it carries.
+        feedback: Option<PathFeedback>,
         /// The packet.
         packet: P,
     },
@@ -147,6 +150,8 @@ pub enum Output<P> {
         key: GreKey,
         /// Its path sequence number.
         number: u32,
+        /// Feedback that it carries.
+        feedback: Option<PathFeedback>,
         /// The packet.
         packet: P,
     },

@@ -20,6 +20,7 @@ pub mod anti_replay;
 pub mod wire;
 
 mod api;
+mod explain;
 mod feedback;
 mod fq_codel;
 mod keepalive;
@@ -31,6 +32,7 @@ mod primary_path;
 mod recent_max;
 mod recv_path;
 mod reorder_buffer;
+mod reporting;
 mod retransmit_queue;
 mod scheduler;
 mod send_path;
@@ -40,19 +42,20 @@ pub use api::{Encryption, Input, Mode, Output, Setup};
 use feedback::ReportPaths;
 use fq_codel::{PathDelays, Queue, Queued};
 pub use keepalive::{Keepalive, NAT_TIMEOUT};
-use outbox::{Header, Outbox};
+use outbox::{Options, Outbox};
 use path_order::PathOrder;
 pub use paths::PathStats;
 use paths::{PathSet, Paths};
 use peer::{EpochChange, Peer};
 use primary_path::wants_trains;
+use recv_path::{LATE_REPORT_BYTES, Urgency};
 use reorder_buffer::ReorderBuffer;
 use retransmit_queue::{RetransmitQueue, Retransmittable};
 use scheduler::{Head, Scheduler};
 pub use send_path::Liveness;
 use send_path::{SendPath, TunnelState};
 use wire::control_message::{Body, MAX_PATHS, Message};
-use wire::gre_key::{GreKey, SEQUENCES};
+use wire::gre_key::SEQUENCES;
 
 /// Feedback and retransmission take one RTT of the lowest-delay path in addition to the packet's own delay.
 /// If that RTT is longer than this, losses are not retransmitted and the peer does not wait.
@@ -80,6 +83,8 @@ pub struct Tunnel<P> {
     report_paths: ReportPaths,
     outbox: Outbox<P>,
     last_busy: Instant,
+    /// When it last sent a packet, which could have carried feedback.
+    last_sent: Option<Instant>,
     /// The time up to which all paths have been advanced; `None` after an input.
     advanced: Option<Instant>,
 }
@@ -105,6 +110,7 @@ impl<P: Clone> Tunnel<P> {
             report_paths: ReportPaths::default(),
             outbox: Outbox::new(setup.overhead_bytes),
             last_busy: Instant::ZERO,
+            last_sent: None,
             advanced: None,
         }
     }
@@ -166,20 +172,26 @@ impl<P: Clone> Tunnel<P> {
 
     /// Advances all paths to `now`, and sends the reports and events that are due.
     fn advance(&mut self, now: Instant) {
-        self.reorder.advance(now, self.paths.active_paths(self.peer.retransmits));
+        self.reorder.advance(now, self.paths.active_paths(self.mode, self.peer.retransmits));
         let state = TunnelState {
             is_idle: now.since(self.last_busy) > IDLE_AFTER,
             delay_difference: self.paths.delay_difference(SendPath::is_open),
         };
         let wants_trains = wants_trains(self.mode, &self.paths);
+        let mut is_overdue = false;
         let answering = self.paths.senders().filter(|sender| sender.answers()).count();
         for (id, path) in self.paths.iter_mut() {
             let has_other_path = answering > usize::from(path.sender.answers());
             self.retransmits.push_lost(now, path.sender.advance(now, state, has_other_path));
             if path.take_change() {
                 let (liveness, reason) = (path.sender.liveness(), path.sender.reason().clone());
+                is_overdue |= liveness >= Liveness::Probing;
                 self.outbox.outputs.push_back(Output::Changed { path: id, liveness, reason });
             }
+        }
+        if is_overdue && self.peer.reads_feedback {
+            self.report_paths.note_change(now);
+            self.paths.request_feedback_on_all(now);
         }
         let header = self.header();
         for (id, path) in self.paths.iter_mut().filter(|(_, path)| path.sender.wants_probe(now)) {
@@ -236,9 +248,16 @@ impl<P: Clone> Tunnel<P> {
     }
 
     fn send_on(&mut self, now: Instant, path: PathId, copy: &Retransmittable<P>, is_kept: bool) {
+        let feedback = self.ride(now, path, copy.bytes);
         let Some(at) = self.paths.get_mut(path) else { return };
-        self.outbox.packet(now, path, at, copy, is_kept);
-        (at.sender.last_carried, at.sender.last_used) = (now, now);
+        let leniency = if self.peer.reads_feedback { at.leniency(now, copy.bytes) } else { Duration::ZERO };
+        self.outbox.packet(now, path, at, copy, Options { is_kept, leniency, feedback });
+        at.sender.last_carried = now;
+        at.sender.note_used(now);
+        self.last_sent = Some(now);
+        if copy.bytes > LATE_REPORT_BYTES {
+            at.sender.last_prompt = Some(now);
+        }
     }
 
     /// Sends copies on recovering paths, which must show that they deliver; mode redundant has done so.
@@ -247,7 +266,7 @@ impl<P: Clone> Tunnel<P> {
         let is_redundant = self.mode == Mode::Redundant;
         for (id, path) in self.paths.iter_mut().filter(|(_, path)| is_recovering(&path.sender)) {
             if path.sender.has_cwnd_room() && !is_redundant {
-                self.outbox.packet(now, id, path, copy, false);
+                self.outbox.packet(now, id, path, copy, Options::default());
             }
         }
     }
@@ -262,38 +281,6 @@ impl<P: Clone> Tunnel<P> {
         self.paths.bytes_in_flight() < MAX_KEPT_BYTES
     }
 
-    fn report(&mut self, now: Instant) {
-        let over = self.report_paths.choose(now, self.mode, &self.paths);
-        let (peer_epoch, all) = (self.peer.epoch(), self.paths.report(now));
-        for (place, path) in over.enumerate() {
-            // The return path is a part of the RTT: one that is not in use returns only the feedback on itself.
-            let returns_all = place == 0 || self.paths.get(path).is_some_and(|path| path.sender.is_in_use());
-            let paths = all.iter().filter(|report| returns_all || report.path == path).cloned().collect();
-            let message = self.header().message(Body::Report { peer_epoch, paths });
-            self.paths.get_mut(path).into_iter().for_each(|at| self.outbox.report(path, at, message.clone()));
-        }
-    }
-
-    fn header(&self) -> Header {
-        let Tunnel { epoch, mode, is_initiator, .. } = *self;
-        Header { epoch, mode, retransmits: self.retransmits(), is_initiator }
-    }
-
-    fn on_packet(&mut self, now: Instant, key: GreKey, number: Option<u32>, bytes: u32, packet: P) {
-        self.paths.add(now, key.path);
-        self.last_busy = now;
-        self.note_received(now, key.path, number, bytes);
-        self.paths.get_mut(key.path).into_iter().for_each(|path| path.sender.last_used = now);
-        self.reorder.take(now, key, packet, self.paths.active_paths(self.peer.retransmits));
-    }
-
-    fn note_received(&mut self, now: Instant, path: PathId, number: Option<u32>, bytes: u32) {
-        let wire_bytes = self.outbox.wire_bytes(bytes);
-        if let (Some(number), Some(path)) = (number, self.paths.get_mut(path)) {
-            path.receiver.take(now, number, wire_bytes);
-        }
-    }
-
     fn on_message(&mut self, now: Instant, path: PathId, number: Option<u32>, message: Message) {
         self.paths.add(now, path);
         match self.peer.on_epoch(now, message.epoch) {
@@ -301,12 +288,12 @@ impl<P: Clone> Tunnel<P> {
             EpochChange::TooSoon => return,
             EpochChange::Restarted => self.on_peer_restart(now),
         }
-        self.peer.retransmits = message.retransmits;
+        (self.peer.retransmits, self.peer.reads_feedback) = (message.retransmits, message.reads_feedback);
         let follows = message.is_initiator && !self.is_initiator;
         if follows {
             self.mode = message.mode;
         }
-        self.note_received(now, path, number, message.body.bytes() as u32);
+        self.note_received(now, path, number, message.body.bytes() as u32, Urgency::default());
         match message.body {
             Body::Probe | Body::MtuProbe(_) if number.is_some() => {
                 self.paths.request_feedback(now, path);
@@ -316,13 +303,8 @@ impl<P: Clone> Tunnel<P> {
             }
             Body::Report { peer_epoch, paths } => {
                 paths.iter().filter(|_| follows).for_each(|report| self.paths.follow(report));
-                for report in &paths {
-                    if peer_epoch == self.epoch {
-                        let lost = self.paths.on_report(now, report);
-                        if self.paths.min_rtt() <= MAX_RETRANSMIT_DELAY {
-                            self.retransmits.push_lost(now, lost);
-                        }
-                    }
+                if peer_epoch == self.epoch {
+                    paths.iter().for_each(|report| self.on_report(now, report));
                 }
             }
             Body::Probe | Body::MtuProbe(_) | Body::PacketTrain => {}
@@ -335,6 +317,7 @@ impl<P: Clone> Tunnel<P> {
         self.reorder = ReorderBuffer::after_sender_restart(now);
         self.paths.on_peer_restart(now);
         self.retransmits.packets.clear();
+        self.report_paths.note_change(now);
     }
 }
 
@@ -349,17 +332,28 @@ impl<P: Clone> Engine for Tunnel<P> {
                 self.last_busy = now;
                 self.queue.push(Queued { flow, bytes, bulk, arrived: now, packet });
             }
-            Input::Arrived { key, number, bytes, packet } => self.on_packet(now, key, number, bytes, packet),
+            Input::Arrived { key, number, bytes, feedback, packet } => {
+                self.note_packet(now, key.path, number, bytes, feedback);
+                let active_paths = self.paths.active_paths(self.mode, self.peer.retransmits);
+                self.reorder.take(now, key, packet, active_paths);
+            }
             Input::Keyless(packet) => self.reorder.ready.push_back(packet),
             Input::Message { path, number, message } => self.on_message(now, path, number, message),
             Input::Present(path, true) => self.paths.add(now, path),
             Input::Present(path, false) => self.retransmits.push_lost(now, self.paths.remove(path)),
             Input::SetMode(mode) => {
                 self.mode = mode;
+                self.report_paths.note_change(now);
                 self.paths.request_feedback_on_all(now);
             }
-            Input::SetWantedStates(states) => self.paths.set_wanted(now, states),
-            Input::SetOrder(order) => self.paths.set_order(now, &order),
+            Input::SetWantedStates(states) => {
+                self.report_paths.note_change(now);
+                self.paths.set_wanted(now, states);
+            }
+            Input::SetOrder(order) => {
+                self.report_paths.note_change(now);
+                self.paths.set_order(now, &order);
+            }
         }
     }
 

@@ -9,9 +9,10 @@ use super::wire::control_message::{Body, Message, PROBE_BYTES};
 use super::wire::gre::NUMBERED_BYTES;
 use super::wire::gre_key::GreKey;
 use super::wire::overhead::SEQUENCE_BYTES;
+use super::wire::path_feedback::{FEEDBACK_BYTES, PathFeedback};
 use super::{Mode, Output};
 use crate::path::PathId;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 /// What every message says.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +27,19 @@ impl Header {
     /// A message.
     pub(super) fn message(self, body: Body) -> Message {
         let Header { epoch, mode, retransmits, is_initiator } = self;
-        Message { epoch, mode, retransmits, is_initiator, body }
+        Message { epoch, mode, retransmits, is_initiator, reads_feedback: true, body }
     }
+}
+
+/// How a packet is sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Options {
+    /// Whether it is kept for retransmission.
+    pub is_kept: bool,
+    /// How much later than usual its report may be.
+    pub leniency: Duration,
+    /// Feedback that it carries.
+    pub feedback: Option<PathFeedback>,
 }
 
 /// Outputs that the driver has not taken yet.
@@ -55,11 +67,14 @@ impl<P: Clone> Outbox<P> {
         id: PathId,
         path: &mut Path<P>,
         copy: &Retransmittable<P>,
-        is_kept: bool,
+        Options { is_kept, leniency, feedback }: Options,
     ) {
-        let number = path.sender.send(now, self.wire_bytes(copy.bytes), is_kept.then(|| copy.clone()));
+        let feedback_bytes = feedback.map_or(0, |_| FEEDBACK_BYTES);
+        path.sender.counts.control_bytes += u64::from(feedback_bytes);
+        let bytes = self.wire_bytes(copy.bytes + feedback_bytes);
+        let number = path.sender.send_leniently(now, bytes, is_kept.then(|| copy.clone()), leniency);
         let key = GreKey { path: id, flow: copy.flow, sequence: copy.sequence };
-        self.outputs.push_back(Output::Send { key, number, packet: copy.packet.clone() });
+        self.outputs.push_back(Output::Send { key, number, feedback, packet: copy.packet.clone() });
     }
 
     /// Sends a probe on a path.

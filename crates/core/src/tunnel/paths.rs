@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::Mode;
 use super::keepalive::Keepalive;
 use super::path_order::PathOrder;
 use super::recv_path::RecvPath;
@@ -11,6 +12,7 @@ use super::reorder_buffer::ActivePaths;
 use super::retransmit_queue::Retransmittable;
 use super::send_path::{Liveness, OneWayDelay, PathMtu, SendPath};
 use super::wire::control_message::{MAX_PATHS, PathReport};
+use super::wire::path_feedback::PathFeedback;
 use crate::path::{PathId, PathState};
 use crate::time::{Duration, Instant};
 
@@ -29,6 +31,8 @@ pub struct PathStats {
     pub liveness: Liveness,
     /// The reason for its liveness, one sentence.
     pub reason: String,
+    /// What it carries and why, in a few words.
+    pub carries: String,
     /// Delivery rate of GRE packets, in bit/s.
     pub rate_bit_s: Option<f64>,
     /// Minimum RTT.
@@ -37,7 +41,7 @@ pub struct PathStats {
     pub loss: f64,
     /// Bytes sent, as datagrams on the wire: packets, their copies, and control messages.
     pub sent_bytes: u64,
-    /// Those of control messages: probes, packet trains and reports.
+    /// Those of control messages and of feedback on packets: probes, packet trains and reports.
     pub control_bytes: u64,
     /// Packets delivered.
     pub delivered: u64,
@@ -138,13 +142,14 @@ impl<P> Paths<P> {
         paths.filter_map(|(index, path)| Some((PathId(index as u8), path.as_mut()?)))
     }
 
-    /// Status of a path.
-    pub(super) fn stats(&self, path: PathId) -> Option<PathStats> {
+    /// Status of a path, which carries this.
+    pub(super) fn stats(&self, path: PathId, carries: String) -> Option<PathStats> {
         let sender = &self.get(path)?.sender;
         Some(PathStats {
             wanted_state: sender.wanted_state,
             liveness: sender.liveness(),
             reason: sender.reason().clone(),
+            carries,
             rate_bit_s: sender.rate.bytes_s().map(|rate| rate * 8.0),
             rtt: sender.rtt.min,
             loss: sender.counts.recent_loss,
@@ -224,9 +229,16 @@ impl<P> Paths<P> {
     pub(super) fn report(&mut self, now: Instant) -> Vec<PathReport> {
         let report = |(path, id): (&mut Option<Path<P>>, PathId)| {
             let Path { sender, receiver, .. } = path.as_mut()?;
-            receiver.report(now, id, sender.wanted_state, self.order.rank(id))
+            let report = receiver.report(now, id, sender.wanted_state, self.order.rank(id))?;
+            Some(PathReport { is_overdue: sender.liveness() >= Liveness::Probing, ..report })
         };
         self.present.iter_mut().zip((0..).map(PathId)).filter_map(report).collect()
+    }
+
+    /// The path whose report a packet sent now may carry: the one that waits longest.
+    pub(super) fn to_ride(&self, now: Instant) -> Option<PathId> {
+        let waiting = self.iter().filter(|(_, path)| path.receiver.may_ride(now));
+        waiting.min_by_key(|(_, path)| path.receiver.pending_since()).map(|(id, _)| id)
     }
 
     /// The longest datagram that every usable path carries.
@@ -236,10 +248,11 @@ impl<P> Paths<P> {
     }
 
     /// The paths on which packets of the peer may arrive.
-    pub(super) fn active_paths(&self, peer_retransmits: bool) -> ActivePaths {
+    pub(super) fn active_paths(&self, mode: Mode, peer_retransmits: bool) -> ActivePaths {
         let up_to = |worst: Liveness| {
-            let used =
-                |path: &Path<P>| path.sender.wanted_state == PathState::Active && path.sender.liveness() <= worst;
+            // In mode redundant backups carry copies.
+            let least = if mode == Mode::Redundant { PathState::Backup } else { PathState::Active };
+            let used = |path: &Path<P>| path.sender.wanted_state >= least && path.sender.liveness() <= worst;
             self.iter().map(|(id, path)| u16::from(used(path)) << id.0).sum::<u16>()
         };
         // Our own unanswered probe gives no information about what the peer sends.
@@ -275,6 +288,14 @@ impl<P> Paths<P> {
     /// Applies the peer's report on a path; returns the lost packets.
     pub(super) fn on_report(&mut self, now: Instant, report: &PathReport) -> VecDeque<Retransmittable<P>> {
         self.get_mut(report.path).map_or_else(VecDeque::new, |path| path.sender.on_report(now, report))
+    }
+
+    /// Applies feedback that a packet carried.
+    pub(super) fn on_feedback(&mut self, now: Instant, feedback: PathFeedback) {
+        if let Some(path) = self.get_mut(feedback.path) {
+            let report = feedback.report(path.sender.next_number());
+            path.sender.on_report(now, &report);
+        }
     }
 
     /// The number of these paths that are up.
@@ -341,6 +362,7 @@ mod tests {
         let mut paths: Paths<u8> = Paths::new(PathOrder::new(&[]));
         (0..3).for_each(|path| paths.add(NOW, PathId(path)));
         paths.set_wanted(NOW, [PathState::Active, PathState::Backup, PathState::Active]);
-        assert_eq!(paths.active_paths(true).paths, 0b101);
+        let paths = |mode| paths.active_paths(mode, true).paths;
+        assert_eq!([Mode::Aggregate, Mode::Redundant].map(paths), [0b101, 0b111]);
     }
 }

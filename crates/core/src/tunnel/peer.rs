@@ -13,6 +13,8 @@ pub(super) struct Peer {
     restarted_at: Option<Instant>,
     /// Whether it retransmits lost packets.
     pub retransmits: bool,
+    /// Whether it reads feedback that packets carry.
+    pub reads_feedback: bool,
 }
 
 /// What the epoch of a message shows.

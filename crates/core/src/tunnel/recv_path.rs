@@ -4,6 +4,9 @@
 //! that jitter is not reported as loss: a gap is a loss once it is older than the recent lateness of late
 //! packets on this path (as the reordering window of RACK, RFC 8985, section 6.2). Time and counts in a report
 //! are those of the arrival of the newest packet that it covers.
+//!
+//! A report waits for a packet of this endpoint that can carry it in its short form ([`RecvPath::may_ride`]), and is
+//! due as a message if there is none.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -11,6 +14,7 @@ use alloc::vec::Vec;
 use super::recent_max::RecentMax;
 use super::wire::control_message::{MAX_MISSING_RANGES, PathReport};
 use super::wire::gre_key::unwrap;
+use super::wire::path_feedback::PathFeedback;
 use crate::path::{PathId, PathState};
 use crate::time::{Duration, Instant};
 
@@ -20,6 +24,21 @@ const MIN_REPORT_INTERVAL: Duration = Duration::from_millis(2);
 const REPORT_PACKETS: u32 = 4;
 /// Maximum time from the arrival of a packet to its report.
 const MAX_REPORT_DELAY: Duration = Duration::from_millis(8);
+/// Minimum time between two reports that packets carry.
+const MIN_RIDE_INTERVAL: Duration = Duration::from_millis(1);
+/// Time for which a report that is due waits for a packet that can carry it.
+const RIDE_GRACE: Duration = Duration::from_millis(1);
+/// The longest packet whose report may be late, in bytes without the tunnel's headers: TCP's acknowledgements are
+/// not longer.
+pub(super) const LATE_REPORT_BYTES: u32 = 80;
+/// Such a packet is reported by the first packet of this endpoint after this time, and at the latest after
+/// [`LATE_REPORT_DELAY`].
+const LATE_RIDE_AFTER: Duration = Duration::from_millis(70);
+const LATE_REPORT_DELAY: Duration = Duration::from_millis(100);
+/// As [`REPORT_PACKETS`], if the report on each of them may be late.
+const LATE_REPORT_PACKETS: u32 = 16;
+/// What that adds to the usual delay of a report.
+pub(super) const LENIENCY: Duration = Duration::from_millis(92);
 /// Number of reports that repeat a range of missing packets, since reports may be lost.
 const MAX_RANGE_REPORTS: u8 = 4;
 /// After a restart of the sender, packets of its previous instance may arrive for this time.
@@ -64,6 +83,15 @@ impl Gap {
     }
 }
 
+/// How soon a packet is reported.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Urgency {
+    /// Whether a packet of this endpoint may soon carry the report.
+    pub may_ride: bool,
+    /// Whether the report may be late, since the peer allows for that.
+    pub may_be_late: bool,
+}
+
 /// Lost packets, and the number of reports about them.
 #[derive(Clone, Copy, Debug)]
 struct MissingRange {
@@ -88,6 +116,12 @@ pub(super) struct RecvPath {
     lateness: RecentMax,
     unreported: u32,
     pending_since: Option<Instant>,
+    /// The same of packets whose report may not be late.
+    prompt_since: Option<Instant>,
+    /// Whether the report waits a moment for a packet that can carry it.
+    waits_for_ride: bool,
+    /// When a packet arrived whose report may not be late.
+    pub last_prompt: Option<Instant>,
     request_immediate_feedback: bool,
     /// Until when old sequence numbers may come from a previous instance of the sender, and the number of
     /// consecutive older packets.
@@ -102,7 +136,7 @@ impl RecvPath {
     }
 
     /// Records an arrived packet; false for a duplicate.
-    pub(super) fn take(&mut self, now: Instant, number: u32, bytes: u32) -> bool {
+    pub(super) fn take(&mut self, now: Instant, number: u32, bytes: u32, urgency: Urgency) -> bool {
         let (number, next) = match self.highest {
             Some(highest) => (unwrap(highest, number, 32), highest.saturating_add(1)),
             None => (u64::from(number), u64::from(number)),
@@ -122,6 +156,10 @@ impl RecvPath {
         self.bytes = self.bytes.wrapping_add(bytes);
         self.unreported = self.unreported.saturating_add(1);
         self.pending_since.get_or_insert(now);
+        self.waits_for_ride = urgency.may_ride;
+        if !urgency.may_be_late {
+            self.prompt_since.get_or_insert(now);
+        }
         self.take_losses(now);
         true
     }
@@ -135,6 +173,11 @@ impl RecvPath {
     /// Whether the next report has anything new to say, or will have after a gap.
     pub(super) fn has_news(&self) -> bool {
         self.pending_since.is_some() || !self.gaps.is_empty()
+    }
+
+    /// Since when the report waits.
+    pub(super) fn pending_since(&self) -> Option<Instant> {
+        self.pending_since
     }
 
     /// What had arrived with the highest, and after it up to now.
@@ -209,8 +252,37 @@ impl RecvPath {
         if self.request_immediate_feedback {
             return Some(since);
         }
-        let soon = self.reported.map_or(since, |last| (last + MIN_REPORT_INTERVAL).max(since));
-        Some(if self.unreported >= REPORT_PACKETS { soon } else { since + MAX_REPORT_DELAY })
+        let grace = if self.waits_for_ride { RIDE_GRACE } else { Duration::ZERO };
+        let soon = self.reported.map_or(since, |last| (last + MIN_REPORT_INTERVAL).max(since)) + grace;
+        if self.are_many() {
+            return Some(soon);
+        }
+        let prompt = self.prompt_since.map(|since| since + MAX_REPORT_DELAY);
+        prompt.into_iter().chain([since + LATE_REPORT_DELAY]).min()
+    }
+
+    /// Whether so many packets arrived that they are reported soon.
+    fn are_many(&self) -> bool {
+        self.unreported >= if self.prompt_since.is_some() { REPORT_PACKETS } else { LATE_REPORT_PACKETS }
+    }
+
+    /// Whether a packet sent now may carry the report: no loss is to be reported, and the last report is not
+    /// too recent.
+    pub(super) fn may_ride(&self, now: Instant) -> bool {
+        let Some(since) = self.pending_since else { return false };
+        let is_soon = self.prompt_since.is_some() || self.are_many();
+        let waits = self.reported.map_or(since, |last| last + MIN_RIDE_INTERVAL);
+        let at = if is_soon { waits } else { since + LATE_RIDE_AFTER };
+        now >= at && !self.request_immediate_feedback && self.missing.is_empty()
+    }
+
+    /// The report in its short form, for a packet sent now.
+    pub(super) fn ride(&mut self, now: Instant, path: PathId, check: u8) -> Option<PathFeedback> {
+        self.take_losses(now);
+        if !self.missing.is_empty() {
+            return None;
+        }
+        PathFeedback::of(&self.report(now, path, PathState::Active, 0)?, check)
     }
 
     /// The report to send now; `None` before the first packet. It covers the packets before the first gap.
@@ -222,7 +294,8 @@ impl RecvPath {
         rank: u8,
     ) -> Option<PathReport> {
         self.take_losses(now);
-        (self.unreported, self.pending_since, self.request_immediate_feedback) = (0, None, false);
+        (self.unreported, self.request_immediate_feedback) = (0, false);
+        (self.pending_since, self.prompt_since) = (None, None);
         let (highest, arrived) = match self.gaps.front() {
             Some(gap) => (gap.first - 1, gap.before),
             None => (self.highest?, self.arrived()),
@@ -239,6 +312,7 @@ impl RecvPath {
             path,
             wanted_state,
             rank,
+            is_overdue: false,
             highest: highest as u32,
             arrival_us: (self.covered.at.as_nanos() / 1000) as u32,
             held_us: u32::try_from(now.since(self.covered.at).as_micros()).unwrap_or(u32::MAX),
@@ -250,97 +324,4 @@ impl RecvPath {
 }
 
 #[cfg(test)]
-mod tests {
-    use alloc::vec;
-
-    use super::*;
-
-    fn at(ms: u64) -> Instant {
-        Instant::from_millis(ms)
-    }
-
-    #[test]
-    fn a_loss_is_reported_at_once_and_no_longer_after_late_arrival() {
-        let mut receiver = RecvPath::default();
-        for number in [5, 6, 9] {
-            assert!(receiver.take(at(1), number, 1000));
-        }
-        assert_eq!(receiver.due(), Some(at(1)));
-        let report =
-            |receiver: &mut RecvPath| receiver.report(at(2), PathId(0), PathState::Active, 0).expect("packets arrived");
-        assert_eq!(report(&mut receiver).missing, [(7, 2)]);
-        assert!(receiver.take(at(3), 7, 1000) && !receiver.take(at(3), 7, 1000) && !receiver.take(at(3), 9, 1000));
-        let after_fill = report(&mut receiver);
-        assert_eq!(
-            (after_fill.missing, after_fill.packets, after_fill.bytes, after_fill.highest),
-            (vec![(8, 1)], 4, 4000, 9)
-        );
-        assert_eq!(receiver.due(), None);
-        for _ in 0..2 {
-            assert_eq!(report(&mut receiver).missing, [(8, 1)]);
-        }
-        assert!(report(&mut receiver).missing.is_empty());
-    }
-
-    #[test]
-    fn a_requested_report_before_any_packet_is_due_once() {
-        let mut receiver = RecvPath::default();
-        receiver.request_immediate_feedback(at(1));
-        assert_eq!(receiver.due(), Some(at(1)));
-        assert_eq!(receiver.report(at(1), PathId(0), PathState::Active, 0), None);
-        assert_eq!(receiver.due(), None);
-    }
-
-    #[test]
-    fn a_report_waits_for_a_few_packets_or_a_few_milliseconds() {
-        let mut receiver = RecvPath::default();
-        assert_eq!(receiver.due(), None);
-        receiver.take(at(10), 0, 100);
-        assert_eq!(receiver.due(), Some(at(18)));
-        (1..4).for_each(|number| assert!(receiver.take(at(11), number, 100)));
-        assert_eq!(receiver.due(), Some(at(10)));
-        assert!(receiver.report(at(11), PathId(0), PathState::Active, 0).is_some());
-        (4..8).for_each(|number| assert!(receiver.take(at(11), number, 100)));
-        assert_eq!(receiver.due(), Some(at(13)));
-    }
-
-    #[test]
-    fn numbers_go_on_beyond_32_bits() {
-        let mut receiver = RecvPath::default();
-        assert!(receiver.take(at(1), u32::MAX, 100) && receiver.take(at(1), 1, 100));
-        let report = receiver.report(at(1), PathId(0), PathState::Active, 0).expect("packets arrived");
-        assert_eq!((report.highest, report.missing), (1, vec![(0, 1)]));
-    }
-
-    #[test]
-    fn a_gap_is_a_loss_only_after_the_lateness_of_late_packets() {
-        let mut receiver = RecvPath::default();
-        let report = |receiver: &mut RecvPath, ms| {
-            let report = receiver.report(at(ms), PathId(0), PathState::Active, 0).expect("packets arrived");
-            (report.highest, report.missing, report.arrival_us / 1000, report.packets)
-        };
-        for (ms, number) in [(1, 0), (1, 2), (5, 1), (10, 3), (11, 5)] {
-            assert!(receiver.take(at(ms), number, 1000));
-        }
-        assert_eq!(report(&mut receiver, 12), (3, vec![], 10, 4), "packet 4 may be as late as packet 1 was, 4 ms");
-        assert!(receiver.take(at(13), 4, 1000));
-        assert_eq!(report(&mut receiver, 13), (5, vec![], 11, 6));
-        assert!(receiver.take(at(20), 7, 1000));
-        assert_eq!(receiver.due(), Some(at(25)), "1.25 times that");
-        assert_eq!(report(&mut receiver, 24), (5, vec![], 11, 6));
-        assert_eq!(report(&mut receiver, 25), (7, vec![(6, 1)], 20, 7));
-        assert!(receiver.take(at(9000), 9, 1000));
-        assert_eq!(report(&mut receiver, 9000), (9, vec![(6, 1), (8, 1)], 9000, 8), "no packet was late for 8 s");
-    }
-
-    #[test]
-    fn a_report_covers_no_more_losses_than_it_has_room_for() {
-        let mut receiver = RecvPath::default();
-        (0..40).for_each(|number| assert!(receiver.take(at(1), number * 2, 1000)));
-        let report = receiver.report(at(1), PathId(0), PathState::Active, 0).expect("packets arrived");
-        let room = MAX_MISSING_RANGES as u32;
-        assert_eq!((report.highest, report.missing.len()), (room * 2, MAX_MISSING_RANGES));
-        let report = receiver.report(at(1), PathId(0), PathState::Active, 0).expect("packets arrived");
-        assert_eq!(report.highest, (room * 4).min(78));
-    }
-}
+mod tests;

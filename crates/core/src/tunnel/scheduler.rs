@@ -13,7 +13,7 @@ use crate::time::{Duration, Instant};
 /// How long a packet waits for the most preferred path before it may use the next.
 const OVERFLOW_AFTER: Duration = Duration::from_millis(5);
 /// Share of lost packets above which the scheduler allows for losses on a path.
-const LOSSY_PATH: f64 = 0.005;
+pub(super) const LOSSY_PATH: f64 = 0.005;
 /// Time beyond one RTT until a loss is reported.
 const LOSS_DETECTION: Duration = Duration::from_millis(25);
 
@@ -33,7 +33,7 @@ pub(super) struct Head {
 
 /// Class of a path; of those present, only the paths of the least class carry packets. Without a path that
 /// is up, a backup counts as one step worse than an active path. `None` for a closed path.
-fn class<P>(sender: &SendPath<P>) -> Option<(bool, u8)> {
+pub(super) fn class<P>(sender: &SendPath<P>) -> Option<(bool, u8)> {
     let (liveness, is_backup) = (sender.liveness(), sender.wanted_state == PathState::Backup);
     sender.is_open().then_some((liveness != Liveness::Up, liveness as u8 + u8::from(is_backup)))
 }
@@ -61,7 +61,7 @@ pub(super) struct Scheduler {
     /// The path of each flow in mode per-flow.
     flow_paths: Vec<Option<PathId>>,
     /// The primary path of bulk flows, if it is not the lowest-delay path.
-    primary: Option<PathId>,
+    pub primary: Option<PathId>,
     /// When to try again to send a packet that found no room.
     pub retry_at: Option<Instant>,
     /// The candidates of the last packet; their memory is reused.
@@ -85,9 +85,9 @@ impl Scheduler {
         paths.note_idle(now);
     }
 
-    #[cfg(test)]
-    pub(super) fn primary(&self) -> Option<PathId> {
-        self.primary
+    /// Number of flow slots whose path is this one, in mode per-flow.
+    pub(super) fn flows_on(&self, path: PathId) -> usize {
+        self.flow_paths.iter().filter(|pinned| **pinned == Some(path)).count()
     }
 
     /// The paths on which to send a packet now; none if it has to wait.
@@ -170,16 +170,15 @@ impl Scheduler {
     }
 }
 
-/// Finds the paths that may carry: those of the best class, and in mode redundant all active ones.
+/// Finds the paths that may carry: those of the best class, and in mode redundant all that are not closed.
 fn find_candidates<P>(mode: Mode, paths: &Paths<P>, head: Head, candidates: &mut Vec<Candidate>) {
     let reference = paths.reference_delay();
     let best = paths.senders().filter_map(class).min();
     candidates.clear();
-    let is_active = |sender: &SendPath<P>| sender.wanted_state == PathState::Active;
-    let is_copied = mode == Mode::Redundant && paths.senders().any(|sender| is_active(sender) && class(sender) == best);
-    let may = |sender: &SendPath<P>| class(sender) == best || is_copied && is_active(sender);
-    let of_best_class = paths.iter().filter(|(_, path)| best.is_some() && may(&path.sender));
-    candidates.extend(of_best_class.map(|(id, Path { sender, .. })| Candidate {
+    // A copy on every open path, also on backups: who chooses copies chooses their cost.
+    let may = |sender: &SendPath<P>| class(sender) == best || mode == Mode::Redundant && sender.is_open();
+    let usable = paths.iter().filter(|(_, path)| best.is_some() && may(&path.sender));
+    candidates.extend(usable.map(|(id, Path { sender, .. })| Candidate {
         path: id,
         rank: paths.order.rank(id),
         expected_arrival_us: sender.expected_arrival_us(head.wire_bytes, reference),

@@ -63,6 +63,10 @@ pub(super) struct SendPath<P> {
     pub last_carried: Instant,
     /// When it last carried a packet in either direction; before any, the start.
     pub last_used: Instant,
+    /// Whether it has carried one.
+    pub has_carried: bool,
+    /// When it last carried a packet whose report may not be late.
+    pub last_prompt: Option<Instant>,
     pub keepalive: Keepalive,
     /// Whether it sent a keepalive since the peer's last probe.
     sent_keepalive: bool,
@@ -85,6 +89,8 @@ impl<P> SendPath<P> {
             liveness: LivenessMonitor::new(now),
             last_carried: now,
             last_used: now,
+            has_carried: false,
+            last_prompt: None,
             keepalive: Keepalive::DEFAULT,
             sent_keepalive: false,
         }
@@ -105,7 +111,18 @@ impl<P> SendPath<P> {
     /// Records a packet that is sent now and returns its path sequence number; `copy` is kept for
     /// retransmission.
     pub(super) fn send(&mut self, now: Instant, bytes: u32, copy: Option<Retransmittable<P>>) -> u32 {
-        let number = self.in_flight.push(now, bytes, copy);
+        self.send_leniently(now, bytes, copy, Duration::ZERO)
+    }
+
+    /// The same of a packet whose report may be later by `leniency`.
+    pub(super) fn send_leniently(
+        &mut self,
+        now: Instant,
+        bytes: u32,
+        copy: Option<Retransmittable<P>>,
+        leniency: Duration,
+    ) -> u32 {
+        let number = self.in_flight.push(now, bytes, copy, leniency);
         self.counts.sent_bytes += u64::from(bytes);
         if let Some(pacing_bytes_s) = self.cwnd.pacing_bytes_s(&self.rate, &self.rtt) {
             self.pacer.on_sent(now, bytes, pacing_bytes_s);
@@ -324,7 +341,7 @@ impl<P> SendPath<P> {
         let is_answered = !(self.keepalive.only_after_peer && self.sent_keepalive);
         Observed {
             rtt: self.rtt,
-            oldest_sent: self.in_flight.oldest_sent(),
+            oldest_sent: self.in_flight.oldest_timed_from(),
             last_sent: self.in_flight.last_sent,
             keepalive: if is_answered { self.keepalive } else { Keepalive::OFF },
             is_in_use: self.is_in_use(),

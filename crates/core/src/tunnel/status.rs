@@ -11,7 +11,7 @@ impl<P: Clone> Tunnel<P> {
 
     /// Status of a path; `None` if it is not present.
     pub fn path(&self, path: PathId) -> Option<PathStats> {
-        self.paths.stats(path)
+        self.paths.stats(path, self.explain(path))
     }
 
     /// The tunnel's measurements of a path as a sample for an assessor; `token` identifies the tunnel among

@@ -1,12 +1,14 @@
 use alloc::vec;
 
 use super::wire::gre::NUMBERED_BYTES;
+use super::wire::path_feedback::FEEDBACK_BYTES;
 use super::*;
 use crate::link::{Bottleneck, Direction, DirectionParams, Exit, Hop, Link, Loss, PacketId, QueueLimit};
 use crate::path::PathState;
 
 mod burst_end;
 mod clocks;
+mod explain;
 mod higher_delay_path;
 mod holes;
 mod idle;
@@ -16,6 +18,7 @@ mod packet_trains;
 mod primary_path;
 mod restarts;
 mod retransmissions;
+mod riding;
 mod slow_start;
 mod stories;
 
@@ -27,9 +30,19 @@ struct Numbered {
     offered: Instant,
 }
 
-/// Bytes of each packet.
+/// Bytes of each packet of the flows below 100, of the next hundred, and of the others.
 const BYTES: u32 = 1400;
+const MESSAGE_BYTES: u32 = 1052;
+const ACKNOWLEDGEMENT_BYTES: u32 = 52;
 const OVERHEAD: u32 = 28;
+
+fn bytes_of(flow: u8) -> u32 {
+    match flow {
+        0..100 => BYTES,
+        100..200 => MESSAGE_BYTES,
+        200.. => ACKNOWLEDGEMENT_BYTES,
+    }
+}
 
 type Sent = Output<Numbered>;
 
@@ -144,7 +157,7 @@ impl Testbed {
         self.offered[usize::from(flow)] += 1;
         let packet = Numbered { flow, number, offered: self.now };
         let now = self.clock(endpoint);
-        self.endpoints[endpoint].handle(now, Input::Packet { flow, bytes: BYTES, bulk: self.bulk, packet });
+        self.endpoints[endpoint].handle(now, Input::Packet { flow, bytes: bytes_of(flow), bulk: self.bulk, packet });
     }
 
     /// Offers packets of a flow at a rate (of the packets' own bytes) until `until_ms`.
@@ -177,12 +190,12 @@ impl Testbed {
         for path in 0..self.links.len() {
             while let Some(exit) = self.links[path].poll(self.now) {
                 let Exit { packet, hop: Hop { direction, .. }, dropped: None, .. } = exit else { continue };
-                let (sent, bytes) = self.in_flight[packet.0 as usize].clone();
+                let (sent, _) = self.in_flight[packet.0 as usize].clone();
                 let endpoint = usize::from(direction == Direction::Up);
                 let input = match sent {
-                    Output::Send { key, number, packet } => {
-                        let bytes = bytes - OVERHEAD - NUMBERED_BYTES;
-                        Input::Arrived { key, number: Some(number), bytes, packet }
+                    Output::Send { key, number, feedback, packet } => {
+                        let bytes = bytes_of(key.flow);
+                        Input::Arrived { key, number: Some(number), bytes, feedback, packet }
                     }
                     Output::Message { path, number, mut message } => {
                         if endpoint == 1 {
@@ -204,7 +217,10 @@ impl Testbed {
                         self.delivered.push((self.now, *packet));
                         continue;
                     }
-                    Output::Send { key, .. } => (key.path, BYTES + NUMBERED_BYTES + OVERHEAD),
+                    Output::Send { key, feedback, .. } => {
+                        let feedback = feedback.map_or(0, |_| FEEDBACK_BYTES);
+                        (key.path, bytes_of(key.flow) + feedback + NUMBERED_BYTES + OVERHEAD)
+                    }
                     Output::Message { path, message, .. } => {
                         let mut wire = Vec::new();
                         message.write(&mut wire);

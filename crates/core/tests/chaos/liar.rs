@@ -76,7 +76,9 @@ impl LiarRun {
             6 => {
                 let packet = self.packet(0);
                 let key = GreKey::of_key(script.word());
-                self.inject(Input::Arrived { key, number: numbered(script), bytes: script.word() & 0xffff, packet });
+                let (number, bytes) = (numbered(script), script.word() & 0xffff);
+                let feedback = self.forged_feedback(script);
+                self.inject(Input::Arrived { key, number, bytes, feedback, packet });
             }
             _ => {
                 let packet = self.packet(0);
@@ -92,7 +94,8 @@ impl LiarRun {
     fn offer(&mut self, flow: u8) {
         let packet = self.packet(flow);
         self.offered += 1;
-        self.gateway.handle(self.now, Input::Packet { flow, bytes: BYTES, bulk: flow % 2 == 1, packet });
+        let bytes = bytes_of(flow);
+        self.gateway.handle(self.now, Input::Packet { flow, bytes, bulk: flow % 2 == 1, packet });
     }
 
     /// Passes an input to the gateway; its outputs are limited.
@@ -175,7 +178,12 @@ impl LiarRun {
 
     fn deliver(&mut self, to: usize, output: Output<Packet>, script: &mut Script<'_>) {
         let input = match output {
-            Output::Send { key, number, packet } => Input::Arrived { key, number: Some(number), bytes: BYTES, packet },
+            Output::Send { key, number, mut feedback, packet } => {
+                if to == 0 {
+                    feedback = feedback.map(|feedback| self.altered_feedback(feedback, script));
+                }
+                Input::Arrived { key, number: Some(number), bytes: bytes_of(key.flow), feedback, packet }
+            }
             Output::Message { path, number, message } => {
                 let message = if to == 0 { self.altered(message, script) } else { message };
                 Input::Message { path, number, message }
@@ -246,6 +254,30 @@ impl LiarRun {
             12 => report.path = PathId(script.byte() % 16),
             _ => {}
         }
+    }
+
+    /// Feedback on a packet of the vehicle, altered by the script.
+    fn altered_feedback(&self, mut feedback: PathFeedback, script: &mut Script<'_>) -> PathFeedback {
+        match script.byte() % 16 {
+            0 => feedback.bytes = extreme(feedback.bytes, script),
+            1 => feedback.arrival_us = extreme(feedback.arrival_us, script),
+            2 => feedback.held = extreme(feedback.held.into(), script) as u16,
+            3 => feedback.highest = extreme(feedback.highest, script) & 0xff_ffff,
+            4 => feedback.path = PathId(script.byte() % 16),
+            5 => feedback.check = script.byte(),
+            _ => {}
+        }
+        feedback
+    }
+
+    /// Forged feedback, mostly about packets in flight.
+    fn forged_feedback(&self, script: &mut Script<'_>) -> Option<PathFeedback> {
+        let mut forged = feedback(script)?;
+        if !script.byte().is_multiple_of(4) {
+            let newest = self.numbers[usize::from(forged.path.0)];
+            forged.highest = newest.wrapping_sub(u32::from(script.byte() % 8)) & 0xff_ffff;
+        }
+        Some(forged)
     }
 
     /// A forged report of the vehicle, mostly about packets in flight.

@@ -12,6 +12,7 @@ use crosslane_core::path::{PathId, PathState};
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::wire::control_message::Message;
 use crosslane_core::tunnel::wire::gre_key::GreKey;
+use crosslane_core::tunnel::wire::path_feedback::PathFeedback;
 use crosslane_core::tunnel::{Input, Mode, Output, Setup, Tunnel};
 
 mod liar;
@@ -30,6 +31,7 @@ const TICK: Duration = Duration::from_micros(1);
 /// Maximum number of datagrams on the wire.
 const MAX_ON_WIRE: usize = 4_096;
 const BYTES: u32 = 1200;
+const ACKNOWLEDGEMENT_BYTES: u32 = 60;
 const MTU: u32 = 1500;
 const STATES: [PathState; 3] = [PathState::Active, PathState::Backup, PathState::Closed];
 
@@ -42,6 +44,11 @@ struct Packet {
 }
 
 type Endpoint = Tunnel<Packet>;
+
+/// Length of the packets of a flow.
+fn bytes_of(flow: u8) -> u32 {
+    if flow % 4 == 2 { ACKNOWLEDGEMENT_BYTES } else { BYTES }
+}
 
 /// The rest of the script; zeros after its end.
 struct Script<'a>(&'a [u8]);
@@ -155,8 +162,8 @@ impl Pair {
             let number = &mut self.offered[side][usize::from(flow)];
             let packet = Packet { flow, number: *number, _token: self.token.clone() };
             *number += 1;
-            let bulk = flow % 2 == 1;
-            self.endpoints[side].handle(self.now, Input::Packet { flow, bytes: BYTES, bulk, packet });
+            let (bulk, bytes) = (flow % 2 == 1, bytes_of(flow));
+            self.endpoints[side].handle(self.now, Input::Packet { flow, bytes, bulk, packet });
         }
     }
 
@@ -166,7 +173,9 @@ impl Pair {
         }
         let (to, output) = if duplicate { self.wire[index].clone() } else { self.wire.remove(index) };
         let input = match output {
-            Output::Send { key, number, packet } => Input::Arrived { key, number: Some(number), bytes: BYTES, packet },
+            Output::Send { key, number, feedback, packet } => {
+                Input::Arrived { key, number: Some(number), bytes: bytes_of(key.flow), feedback, packet }
+            }
             Output::Message { path, number, message } => {
                 let mut wire = Vec::new();
                 message.write(&mut wire);
@@ -254,7 +263,8 @@ pub fn stranger(script: &[u8]) {
                 let key = GreKey::of_key(script.word());
                 let has_number = script.byte() & 1 == 0;
                 let numbered = has_number.then(|| script.word());
-                endpoint.handle(now, Input::Arrived { key, number: numbered, bytes: script.word() & 0xffff, packet });
+                let (bytes, feedback) = (script.word() & 0xffff, feedback(&mut script));
+                endpoint.handle(now, Input::Arrived { key, number: numbered, bytes, feedback, packet });
             }
             2 => {
                 let length = script.below(200).min(script.0.len());
@@ -296,6 +306,19 @@ fn messages(endpoint: &mut Endpoint, now: Instant, script: &mut Script<'_>, mess
     endpoint.handle(now, Input::Message { path, number, message });
 }
 
+/// Feedback on a packet, or none.
+fn feedback(script: &mut Script<'_>) -> Option<PathFeedback> {
+    (script.byte() & 1 == 0).then(|| PathFeedback {
+        // The sum of the epochs of most engines and messages.
+        check: if script.byte() & 1 == 0 { 15 } else { script.byte() },
+        path: PathId(script.byte() % 16),
+        highest: script.word() & 0xff_ffff,
+        arrival_us: script.word(),
+        held: script.word() as u16,
+        bytes: script.word(),
+    })
+}
+
 /// A well-formed message, so that not all random bytes are spent on the form.
 fn message(script: &mut Script<'_>) -> Message {
     use crosslane_core::tunnel::wire::control_message::{Body, MAX_MISSING_RANGES, PathReport};
@@ -305,6 +328,7 @@ fn message(script: &mut Script<'_>) -> Message {
         path: PathId(script.byte() % 16),
         wanted_state: STATES[usize::from(script.byte()) % 3],
         rank: script.byte(),
+        is_overdue: script.byte() & 1 == 1,
         highest: script.word(),
         arrival_us: script.word(),
         held_us: script.word(),
@@ -321,5 +345,12 @@ fn message(script: &mut Script<'_>) -> Message {
         12 => Body::PacketTrain,
         _ => Body::Report { peer_epoch: 7, paths },
     };
-    Message { epoch: u32::from(flags >> 6), mode, retransmits: flags & 1 != 0, is_initiator: flags & 2 != 0, body }
+    Message {
+        epoch: u32::from(flags >> 6),
+        mode,
+        retransmits: flags & 1 != 0,
+        is_initiator: flags & 2 != 0,
+        reads_feedback: flags & 16 == 0,
+        body,
+    }
 }

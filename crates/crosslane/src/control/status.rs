@@ -88,6 +88,9 @@ pub struct PathStatus {
     pub liveness: String,
     /// The reason of that liveness, in a sentence.
     pub reason: String,
+    /// What it carries and why, in a few words.
+    #[serde(default)]
+    pub carries: String,
     /// Its delivery rate; `None` while unknown.
     pub rate_mbit_s: Option<f64>,
     /// Minimum of its recent RTTs; `None` while unknown.
@@ -114,6 +117,7 @@ impl Status {
             wanted_state: view.wanted_state.name().into(),
             liveness: view.liveness.name().into(),
             reason: view.reason,
+            carries: view.carries,
             rate_mbit_s: view.rate_bit_s.map(|rate| rate / 1e6),
             min_rtt_ms: view.rtt.map(|rtt| rtt.as_secs_f64() * 1e3),
             loss: view.loss,

@@ -134,8 +134,8 @@ fn peer_text(peer: &PeerStatus) -> String {
     text
 }
 
-const COLUMNS: usize = 10;
-/// Texts are aligned left, figures right; the reason is last.
+const COLUMNS: usize = 11;
+/// Texts are aligned left, figures right; sentences are last.
 const HEADING: [&str; COLUMNS] = [
     "path",
     "wanted",
@@ -147,6 +147,7 @@ const HEADING: [&str; COLUMNS] = [
     "of control",
     "packets lost",
     "reason",
+    "carries",
 ];
 const FIGURES: std::ops::Range<usize> = 3..9;
 
@@ -163,6 +164,7 @@ fn row(path: &PathStatus) -> [String; COLUMNS] {
         path.control_bytes.to_string(),
         path.lost.to_string(),
         path.reason.clone(),
+        path.carries.clone(),
     ]
 }
 
@@ -177,6 +179,7 @@ mod tests {
             wanted_state: "active".into(),
             liveness: "up".into(),
             reason: "it answers".into(),
+            carries: "a copy of each packet".into(),
             rate_mbit_s,
             min_rtt_ms: Some(10.25),
             loss: 0.021,
@@ -206,9 +209,9 @@ mod tests {
 crosslane0: vehicle, encrypted, MTU 1432
 
 gateway 192.0.2.1:4760: cheapest-first, last seen 0.0 s ago
-path    wanted  liveness  Mbit/s  min RTT ms  loss %  sent bytes  of control  packets lost  reason
-lte     active  up          19.8        10.2     2.1      123456        2345             7  it answers
-its-g5  active  up             -        10.2     2.1      123456        2345         12345  it answers
+path    wanted  liveness  Mbit/s  min RTT ms  loss %  sent bytes  of control  packets lost  reason      carries
+lte     active  up          19.8        10.2     2.1      123456        2345             7  it answers  a copy of each packet
+its-g5  active  up             -        10.2     2.1      123456        2345         12345  it answers  a copy of each packet
 
 van: cheapest-first, never seen
 ";

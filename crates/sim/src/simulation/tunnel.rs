@@ -8,6 +8,7 @@ use crosslane_core::link::Direction;
 use crosslane_core::path::PathId;
 use crosslane_core::time::{Duration, Instant};
 use crosslane_core::tunnel::wire::overhead::{KEYED_BYTES, Overhead, SEQUENCE_BYTES};
+use crosslane_core::tunnel::wire::path_feedback::FEEDBACK_BYTES;
 use crosslane_core::tunnel::{Encryption, Input, Liveness, Output, Setup, Tunnel};
 
 use super::packet::Packet;
@@ -86,8 +87,8 @@ impl TunnelEndpoints {
     /// Passes a datagram of this direction to its receiver.
     pub(super) fn receive(&mut self, now: Instant, direction: Direction, datagram: TunnelPacket) {
         let input = match datagram.output {
-            Output::Send { key, number, packet } => {
-                Input::Arrived { key, number: Some(number), bytes: packet.ip_bytes().into(), packet }
+            Output::Send { key, number, feedback, packet } => {
+                Input::Arrived { key, number: Some(number), bytes: packet.ip_bytes().into(), feedback, packet }
             }
             Output::Message { path, number, message } => Input::Message { path, number, message },
             Output::Deliver(_) | Output::Changed { .. } => return,
@@ -113,7 +114,10 @@ impl TunnelEndpoints {
             return None;
         };
         let (path, inner_bytes) = match &output {
-            Output::Send { key, packet, .. } => (key.path, u32::from(packet.ip_bytes()) + SEQUENCE_BYTES),
+            Output::Send { key, feedback, packet, .. } => {
+                let feedback_bytes = feedback.map_or(0, |_| FEEDBACK_BYTES);
+                (key.path, u32::from(packet.ip_bytes()) + feedback_bytes + SEQUENCE_BYTES)
+            }
             Output::Message { path, number, message } => {
                 let mut wire = Vec::new();
                 message.write(&mut wire);

@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use core::ops::RangeInclusive;
 
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::tunnel::retransmit_queue::Retransmittable;
 use crate::tunnel::wire::gre_key::unwrap;
 
@@ -14,6 +14,9 @@ const MAX_PACKETS: usize = 65_536;
 #[derive(Debug)]
 pub(super) struct SentPacket<P> {
     pub(super) sent: Instant,
+    /// When the time for its feedback begins: later than its sending if its report, or that of a later packet, may
+    /// be late.
+    timed_from: Instant,
     pub(super) bytes: u32,
     /// A path MTU probe: its loss is not counted as a loss of the path.
     pub(super) is_mtu_probe: bool,
@@ -39,16 +42,26 @@ impl<P> InFlight<P> {
         InFlight { next, packets: VecDeque::new(), bytes: 0, copies: 0, last_sent: now }
     }
 
-    /// Adds a packet that is sent now and returns its path sequence number. Beyond the limit, the oldest is
-    /// forgotten.
-    pub(super) fn push(&mut self, now: Instant, bytes: u32, copy: Option<Retransmittable<P>>) -> u64 {
+    /// Adds a packet that is sent now, whose report may be later by `leniency`, and returns its path sequence
+    /// number. Beyond the limit, the oldest is forgotten.
+    pub(super) fn push(
+        &mut self,
+        now: Instant,
+        bytes: u32,
+        copy: Option<Retransmittable<P>>,
+        leniency: Duration,
+    ) -> u64 {
         let number = self.next;
         self.next += 1;
         if self.packets.len() == MAX_PACKETS {
             self.pop_oldest();
         }
         self.copies += usize::from(copy.is_some());
-        self.packets.push_back(SentPacket { sent: now, bytes, is_mtu_probe: false, copy });
+        let timed_from = now + leniency;
+        // The report of this packet covers those before it.
+        let later = self.packets.iter_mut().rev().take_while(|packet| packet.timed_from > timed_from);
+        later.for_each(|packet| packet.timed_from = timed_from);
+        self.packets.push_back(SentPacket { sent: now, timed_from, bytes, is_mtu_probe: false, copy });
         self.bytes += u64::from(bytes);
         self.last_sent = now;
         number
@@ -65,6 +78,12 @@ impl<P> InFlight<P> {
         let first = self.next - self.packets.len() as u64;
         let highest = unwrap(self.next, highest, 32);
         (first..self.next).contains(&highest).then_some(first..=highest)
+    }
+
+    /// Makes the feedback on all packets due at its usual time.
+    pub(in super::super) fn end_leniency(&mut self) {
+        let late = self.packets.iter_mut().rev();
+        late.for_each(|packet| packet.timed_from = packet.timed_from.min(packet.sent));
     }
 
     /// Removes the oldest packet.
@@ -102,6 +121,11 @@ impl<P> InFlight<P> {
         self.packets.front().map(|packet| packet.sent)
     }
 
+    /// When the time for the feedback on the oldest packet begins.
+    pub(super) fn oldest_timed_from(&self) -> Option<Instant> {
+        self.packets.front().map(|packet| packet.timed_from)
+    }
+
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.packets.len()
@@ -123,7 +147,7 @@ mod tests {
         for number in 0..3 {
             let queued = Queued { flow: 0, bytes: 100, bulk: false, arrived: at(1), packet: 7 };
             let copy = (number != 1).then(|| Retransmittable::new(at(1), queued, 0));
-            assert_eq!(in_flight.push(at(2 + number), 100, copy), next + number);
+            assert_eq!(in_flight.push(at(2 + number), 100, copy, Duration::ZERO), next + number);
         }
         in_flight
     }
@@ -160,10 +184,23 @@ mod tests {
     }
 
     #[test]
+    fn the_feedback_on_a_packet_is_due_no_later_than_that_on_its_successors() {
+        let mut in_flight: InFlight<u8> = InFlight::new(at(0), 0);
+        for (ms, leniency_ms, timed_ms) in [(10, 92, 102), (20, 92, 102), (30, 0, 30), (40, 92, 30)] {
+            in_flight.push(at(ms), 60, None, Duration::from_millis(leniency_ms));
+            assert_eq!(in_flight.oldest_timed_from(), Some(at(timed_ms)));
+        }
+        (0..3).for_each(|_| drop(in_flight.pop_oldest()));
+        assert_eq!((in_flight.oldest_sent(), in_flight.oldest_timed_from()), (Some(at(40)), Some(at(132))));
+        in_flight.end_leniency();
+        assert_eq!(in_flight.oldest_timed_from(), Some(at(40)));
+    }
+
+    #[test]
     fn packets_in_flight_are_limited() {
         let mut in_flight: InFlight<u8> = InFlight::new(at(1), 0);
         for _ in 0..MAX_PACKETS + 5000 {
-            in_flight.push(at(1), 100, None);
+            in_flight.push(at(1), 100, None, Duration::ZERO);
         }
         assert_eq!((in_flight.len(), in_flight.bytes), (MAX_PACKETS, MAX_PACKETS as u64 * 100));
     }

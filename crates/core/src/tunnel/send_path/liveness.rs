@@ -69,7 +69,7 @@ pub(in super::super) struct TunnelState {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observed {
     pub(super) rtt: Rtt,
-    /// Send time of the oldest packet in flight.
+    /// Send time of the oldest packet in flight; later if its report may be late.
     pub(super) oldest_sent: Option<Instant>,
     /// Send time of the newest packet.
     pub(super) last_sent: Instant,

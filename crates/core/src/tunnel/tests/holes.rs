@@ -60,6 +60,21 @@ fn no_queue_of_copies_is_behind_a_stalled_path() {
     assert!(after - before <= 17, "{}", after - before);
 }
 
+/// Service mode `backup` keeps one path active.
+#[test]
+fn copies_go_over_backups_too_and_hide_a_pause_of_the_active_path() {
+    let mut testbed = Testbed::new(Mode::Redundant, &[(25.0, 10.0, 0.0), (25.0, 20.0, 0.0)]);
+    let states = vec![PathState::Active, PathState::Backup];
+    testbed.endpoints[0].handle(testbed.now, Input::SetWantedStates(states));
+    testbed.stream(1, 1.0, 2000);
+    testbed.set(0, 0.0, 10.0, 0.0);
+    testbed.stream(1, 1.0, 4000);
+    testbed.run_until(Instant::from_millis(4500));
+    let (delays, lost) = testbed.delays(1, 1000, 4000);
+    assert_eq!(lost, 0);
+    assert!(delays.last().is_some_and(|max_ms| *max_ms < 25.0), "{:?} ms", delays.last());
+}
+
 #[test]
 fn jitter_is_not_loss() {
     let mut testbed = Testbed::new(Mode::Aggregate, &[(50.0, 20.0, 0.0)]);

@@ -26,7 +26,14 @@ fn endpoint(is_initiator: bool) -> Tunnel<u32> {
 }
 
 fn message(body: Body) -> Message {
-    Message { epoch: PEER_EPOCH, mode: Mode::Standby, retransmits: true, is_initiator: false, body }
+    Message {
+        epoch: PEER_EPOCH,
+        mode: Mode::Standby,
+        retransmits: true,
+        is_initiator: false,
+        reads_feedback: false,
+        body,
+    }
 }
 
 /// A report that all packets up to `highest` arrived except the missing ones.
@@ -35,6 +42,7 @@ fn report(highest: u32, missing: &[(u32, u16)], arrival_us: u32, bytes: u32) -> 
         path: PATH,
         wanted_state: PathState::Active,
         rank: 0,
+        is_overdue: false,
         highest,
         arrival_us,
         held_us: 0,

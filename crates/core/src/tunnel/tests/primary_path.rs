@@ -33,11 +33,11 @@ fn every_flow_begins_on_the_low_delay_path_if_the_other_is_not_faster() {
 #[test]
 fn there_is_no_primary_path_in_standby() {
     let mut testbed = idle(Mode::Standby, 5.0, 100.0);
-    assert_eq!((testbed.path_of(1, true), testbed.endpoints[0].scheduler.primary()), (LOW_DELAY, None));
+    assert_eq!((testbed.path_of(1, true), testbed.endpoints[0].scheduler.primary), (LOW_DELAY, None));
     let mut testbed = idle(Mode::Aggregate, 5.0, 100.0);
-    assert_eq!(testbed.endpoints[0].scheduler.primary(), HIGH_DELAY);
+    assert_eq!(testbed.endpoints[0].scheduler.primary, HIGH_DELAY);
     testbed.endpoints[0].handle(testbed.now, Input::SetMode(Mode::Standby));
-    assert_eq!((testbed.path_of(1, true), testbed.endpoints[0].scheduler.primary()), (LOW_DELAY, None));
+    assert_eq!((testbed.path_of(1, true), testbed.endpoints[0].scheduler.primary), (LOW_DELAY, None));
 }
 
 #[test]
@@ -46,10 +46,10 @@ fn the_primary_path_is_kept_until_the_low_delay_path_is_as_fast() {
     testbed.stream(1, 110.0, 3000);
     testbed.set(0, 90.0, 5.0, 0.0);
     testbed.stream(1, 210.0, 9000);
-    assert_eq!(testbed.endpoints[0].scheduler.primary(), HIGH_DELAY);
+    assert_eq!(testbed.endpoints[0].scheduler.primary, HIGH_DELAY);
     testbed.set(0, 120.0, 5.0, 0.0);
     testbed.stream(1, 240.0, 13_000);
-    assert_eq!(testbed.endpoints[0].scheduler.primary(), None);
+    assert_eq!(testbed.endpoints[0].scheduler.primary, None);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn bulk_flows_use_the_low_delay_path_when_the_primary_path_is_removed() {
     let mut testbed = idle(Mode::Aggregate, 5.0, 100.0);
     assert_eq!(testbed.path_of(1, true), HIGH_DELAY);
     testbed.endpoints[0].handle(testbed.now, Input::Present(PathId(1), false));
-    assert_eq!((testbed.path_of(2, true), testbed.endpoints[0].scheduler.primary()), (LOW_DELAY, None));
+    assert_eq!((testbed.path_of(2, true), testbed.endpoints[0].scheduler.primary), (LOW_DELAY, None));
 }
 
 #[test]
@@ -67,5 +67,5 @@ fn bulk_flows_use_the_low_delay_path_when_the_primary_path_stalls() {
     assert_eq!(testbed.path_of(1, true), HIGH_DELAY);
     // RTT, its variation, and the feedback timeout.
     testbed.run_until(testbed.now + Duration::from_millis(300));
-    assert_eq!((testbed.path_of(2, true), testbed.endpoints[0].scheduler.primary()), (LOW_DELAY, None));
+    assert_eq!((testbed.path_of(2, true), testbed.endpoints[0].scheduler.primary), (LOW_DELAY, None));
 }

@@ -5,7 +5,7 @@
 //! probe    1 | 1 | mode | flags | epoch (4) | padding
 //! train    1 | 3 | mode | flags | epoch (4) | padding
 //! report   1 | 2 | mode | flags | epoch (4) | peer epoch (4) | paths (1) | paths times:
-//!            path (1) | wanted state (1) | rank (1) | highest (4) | arrival in us (4)
+//!            path (1) | overdue (1 bit), wanted state (7 bits) | rank (1) | highest (4) | arrival in us (4)
 //!            | held in us (4) | packets (4) | bytes (4) | ranges (1) | ranges times:
 //!              first (4) | length (2)
 //! ```
@@ -27,6 +27,10 @@ const TRAIN: u8 = 3;
 const RETRANSMITS: u8 = 1;
 /// Flag: the receiver follows the sender's mode, wanted states and ranks.
 const IS_INITIATOR: u8 = 2;
+/// Flag: the sender reads feedback that packets carry, and the bit below.
+const READS_FEEDBACK: u8 = 4;
+/// Bit of a wanted state: feedback on the sender's packets on the path is overdue.
+const OVERDUE: u8 = 0x80;
 
 /// Maximum number of paths.
 pub const MAX_PATHS: usize = 16;
@@ -49,6 +53,8 @@ pub struct Message {
     pub retransmits: bool,
     /// Whether the receiver follows the sender's mode, wanted states and ranks.
     pub is_initiator: bool,
+    /// Whether the sender reads feedback that packets carry.
+    pub reads_feedback: bool,
     /// Type and contents.
     pub body: Body,
 }
@@ -80,6 +86,8 @@ pub struct PathReport {
     pub wanted_state: PathState,
     /// The path's place in the sender's order, 0 first.
     pub rank: u8,
+    /// Whether feedback on the sender's packets on the path is overdue. Only for a peer that reads feedback.
+    pub is_overdue: bool,
     /// Path sequence number of the newest packet, modulo 2³².
     pub highest: u32,
     /// Arrival of the newest packet by the sender's clock, in µs modulo 2³².
@@ -109,7 +117,9 @@ impl Body {
 impl Message {
     /// Appends the message.
     pub fn write(&self, into: &mut Vec<u8>) {
-        let flags = (u8::from(self.retransmits) * RETRANSMITS) | (u8::from(self.is_initiator) * IS_INITIATOR);
+        let flags = (u8::from(self.retransmits) * RETRANSMITS)
+            | (u8::from(self.is_initiator) * IS_INITIATOR)
+            | (u8::from(self.reads_feedback) * READS_FEEDBACK);
         let kind = match self.body {
             Body::Probe | Body::MtuProbe(_) => PROBE,
             Body::PacketTrain => TRAIN,
@@ -124,7 +134,8 @@ impl Message {
         into.extend(peer_epoch.to_be_bytes());
         into.push(paths.len().min(MAX_PATHS) as u8);
         for path in paths.iter().take(MAX_PATHS) {
-            into.extend([path.path.0, path.wanted_state as u8, path.rank]);
+            let overdue = u8::from(path.is_overdue) * OVERDUE;
+            into.extend([path.path.0, path.wanted_state as u8 | overdue, path.rank]);
             for word in [path.highest, path.arrival_us, path.held_us, path.packets, path.bytes] {
                 into.extend(word.to_be_bytes());
             }
@@ -154,6 +165,7 @@ impl Message {
             mode,
             retransmits: flags & RETRANSMITS != 0,
             is_initiator: flags & IS_INITIATOR != 0,
+            reads_feedback: flags & READS_FEEDBACK != 0,
             body,
         })
     }
@@ -182,9 +194,10 @@ impl Reader<'_> {
 
     fn path(&mut self) -> Option<PathReport> {
         let [path, wanted_state, rank] = self.take()?;
+        let is_overdue = wanted_state & OVERDUE != 0;
         let wanted_state = [PathState::Closed, PathState::Backup, PathState::Active]
             .into_iter()
-            .find(|known| *known as u8 == wanted_state)?;
+            .find(|known| *known as u8 == wanted_state & !OVERDUE)?;
         let (highest, arrival_us, held_us) = (self.u32()?, self.u32()?, self.u32()?);
         let (packets, bytes) = (self.u32()?, self.u32()?);
         let [ranges] = self.take()?;
@@ -195,6 +208,7 @@ impl Reader<'_> {
             path: PathId(path),
             wanted_state,
             rank,
+            is_overdue,
             highest,
             arrival_us,
             held_us,
@@ -214,17 +228,20 @@ mod tests {
     fn path_reports() -> impl Strategy<Value = PathReport> {
         let wanted_state = prop::sample::select(alloc::vec![PathState::Closed, PathState::Backup, PathState::Active]);
         let missing = prop::collection::vec(any::<(u32, u16)>(), 0..=MAX_MISSING_RANGES);
-        (0u8..16, wanted_state, any::<u8>(), any::<[u32; 5]>(), missing).prop_map(
-            |(path, wanted_state, rank, [highest, arrival_us, held_us, packets, bytes], missing)| PathReport {
-                path: PathId(path),
-                wanted_state,
-                rank,
-                highest,
-                arrival_us,
-                held_us,
-                packets,
-                bytes,
-                missing,
+        (0u8..16, wanted_state, any::<(u8, bool)>(), any::<[u32; 5]>(), missing).prop_map(
+            |(path, wanted_state, (rank, is_overdue), [highest, arrival_us, held_us, packets, bytes], missing)| {
+                PathReport {
+                    path: PathId(path),
+                    wanted_state,
+                    rank,
+                    is_overdue,
+                    highest,
+                    arrival_us,
+                    held_us,
+                    packets,
+                    bytes,
+                    missing,
+                }
             },
         )
     }
@@ -237,8 +254,15 @@ mod tests {
             (PROBE_BYTES as u16 + 1..9300).prop_map(Body::MtuProbe),
             report.prop_map(|(peer_epoch, paths)| Body::Report { peer_epoch, paths })
         ];
-        (any::<u32>(), prop::sample::select(Mode::ALL.to_vec()), any::<[bool; 2]>(), body).prop_map(
-            |(epoch, mode, [retransmits, is_initiator], body)| Message { epoch, mode, retransmits, is_initiator, body },
+        (any::<u32>(), prop::sample::select(Mode::ALL.to_vec()), any::<[bool; 3]>(), body).prop_map(
+            |(epoch, mode, [retransmits, is_initiator, reads_feedback], body)| Message {
+                epoch,
+                mode,
+                retransmits,
+                is_initiator,
+                reads_feedback,
+                body,
+            },
         )
     }
 

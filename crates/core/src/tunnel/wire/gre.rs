@@ -39,6 +39,8 @@ pub enum Payload {
     Ipv6,
     /// A control message between the endpoints (IEEE 802 local experimental 1).
     Control,
+    /// Feedback on a path, then an IPv4 or IPv6 packet (IEEE 802 local experimental 2).
+    WithFeedback,
 }
 
 impl Payload {
@@ -48,12 +50,15 @@ impl Payload {
             Payload::Ipv4 => 0x0800,
             Payload::Ipv6 => 0x86dd,
             Payload::Control => 0x88b5,
+            Payload::WithFeedback => 0x88b6,
         }
     }
 
     /// `None` for an EtherType that the tunnel does not carry.
     pub fn of_ether_type(ether_type: u16) -> Option<Payload> {
-        [Payload::Ipv4, Payload::Ipv6, Payload::Control].into_iter().find(|known| known.ether_type() == ether_type)
+        [Payload::Ipv4, Payload::Ipv6, Payload::Control, Payload::WithFeedback]
+            .into_iter()
+            .find(|known| known.ether_type() == ether_type)
     }
 }
 

@@ -4,3 +4,4 @@ pub mod control_message;
 pub mod gre;
 pub mod gre_key;
 pub mod overhead;
+pub mod path_feedback;

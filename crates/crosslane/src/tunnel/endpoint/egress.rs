@@ -108,10 +108,17 @@ impl Outbox {
 /// Writes the GRE packet of an engine's output; returns its path, and DSCP and ECN.
 fn write(output: &EngineOutput, keyless: bool, into: &mut Vec<u8>) -> Option<(PathId, u8)> {
     match output {
-        Output::Send { key: gre_key, number, packet } => {
-            let payload = if packet.bytes.first()? >> 4 == 6 { Payload::Ipv6 } else { Payload::Ipv4 };
+        Output::Send { key: gre_key, number, feedback, packet } => {
+            let is_v6 = packet.bytes.first()? >> 4 == 6;
+            let payload = match feedback {
+                Some(_) => Payload::WithFeedback,
+                None if is_v6 => Payload::Ipv6,
+                None => Payload::Ipv4,
+            };
             let (key, sequence) = if keyless { (None, None) } else { (Some(gre_key.key()), Some(*number)) };
-            Header { payload, key, sequence, checksum: false }.write(&packet.bytes, into);
+            Header { payload, key, sequence, checksum: false }.write(&[], into);
+            feedback.iter().for_each(|feedback| feedback.write(into));
+            into.extend_from_slice(&packet.bytes);
             Some((gre_key.path, packet.tos))
         }
         Output::Message { path, number, message } => {

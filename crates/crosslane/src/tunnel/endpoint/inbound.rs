@@ -11,6 +11,7 @@ use crosslane_core::tunnel::Input;
 use crosslane_core::tunnel::wire::control_message::Message;
 use crosslane_core::tunnel::wire::gre::{self, Payload};
 use crosslane_core::tunnel::wire::gre_key::GreKey;
+use crosslane_core::tunnel::wire::path_feedback::PathFeedback;
 
 use super::super::security::{HandshakeEvent, Session, is_data};
 use super::peer::{Peer, PeerEngine};
@@ -90,15 +91,26 @@ impl Endpoint {
         {
             peer.learn(path, address);
         }
-        let (number, bytes) = (header.sequence, payload.len() as u32);
-        let packet = || TunnelPacket { bytes: payload.into(), tos };
+        let number = header.sequence;
+        let packet = |bytes: &[u8]| TunnelPacket { bytes: bytes.into(), tos };
+        let arrived = |key, feedback, inner: &[u8]| Input::Arrived {
+            key,
+            number,
+            bytes: inner.len() as u32,
+            feedback,
+            packet: packet(inner),
+        };
         let input = match (key, header.payload) {
             (key, Payload::Control) => match key.zip(Message::read(payload)) {
                 Some((key, message)) => Input::Message { path: key.path, number, message },
                 None => return drop(self.reject()),
             },
-            (Some(key), _) => Input::Arrived { key, number, bytes, packet: packet() },
-            (None, _) => Input::Keyless(packet()),
+            (key, Payload::WithFeedback) => match key.zip(PathFeedback::read(payload)) {
+                Some((key, (feedback, inner))) => arrived(key, Some(feedback), inner),
+                None => return drop(self.reject()),
+            },
+            (Some(key), Payload::Ipv4 | Payload::Ipv6) => arrived(key, None, payload),
+            (None, Payload::Ipv4 | Payload::Ipv6) => Input::Keyless(packet(payload)),
         };
         state.inputs.push((place, input));
     }

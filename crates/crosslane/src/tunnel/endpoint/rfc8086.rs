@@ -48,7 +48,7 @@ impl Rfc8086 {
     /// The next packet, over this path.
     pub(super) fn poll_transmit(&mut self, path: PathId) -> Option<EngineOutput> {
         let key = GreKey { path, flow: 0, sequence: 0 };
-        self.queue.pop_front().map(|packet| Output::Send { key, number: 0, packet })
+        self.queue.pop_front().map(|packet| Output::Send { key, number: 0, feedback: None, packet })
     }
 
     /// When to transmit: at once while packets are queued.
