@@ -173,14 +173,16 @@ class World:
         """Let a vehicle have two connections that carry something, and receive a roadside unit."""
         if host == "vehicle" and not self.sent:
             self.sent = [self.start("gateway", f"{sys.executable} {__file__} serve")]
-            for what in ("connect", "cams"):
-                self.sent.append(self.start("vehicle", f"{sys.executable} {__file__} {what}"))
-            until(self.has_two_connections_over_two_paths, "the connections")
+            self.sent.append(self.start("vehicle", f"{sys.executable} {__file__} connect"))
+            until(lambda: len(self.subflows()) == 2, "the connections")
+            self.sent.append(self.start("vehicle", f"{sys.executable} {__file__} cams"))
+            until(lambda: self.subflows() == [2, 2], "a subflow over each path")
+            time.sleep(0.5)
 
-    def has_two_connections_over_two_paths(self) -> bool:
-        """Whether the agent has established its subflows."""
+    def subflows(self) -> list[int]:
+        """The number of subflows of each connection of the vehicle."""
         connections = json.loads(self.inside("vehicle", "crosslane connections --json"))
-        return [len(connection["subflows"]) for connection in connections] == [2, 2]
+        return [len(connection["subflows"]) for connection in connections]
 
     def end(self) -> list[str]:
         """End what lasts, as Ctrl-C does; what did not end well."""
