@@ -34,7 +34,9 @@ fn sentence(what: ConnectionEvent, path: Option<&str>, reason: Option<&str>) -> 
         ConnectionEvent::Refused(why) => format!("the kernel refused a command about {subflow}: {}", of_refusal(why)),
         ConnectionEvent::Set(state) => format!("the agent made {subflow} {}{because}", as_state(state)),
         ConnectionEvent::PeerSet(state) => format!("the peer made {subflow} {}", as_state(state)),
-        ConnectionEvent::Closed(CloseCause::Unwanted) => format!("the agent closed {subflow}{because}"),
+        ConnectionEvent::Closed(CloseCause::Unwanted) if reason.is_some() => {
+            format!("the agent closed {subflow}{because}")
+        }
         ConnectionEvent::Closed(cause) => format!("the agent closed {subflow}: {}", of_close(cause)),
         ConnectionEvent::Ended(0) => format!("{subflow} ended"),
         ConnectionEvent::Ended(error) => format!("{subflow} ended: {}", of_kernel(error)),

@@ -264,8 +264,7 @@ fn apply(rules: &Ruleset, packet: &Packet, chain: &Chain, rule: &Rule) -> (bool,
             Expression::TcpOption { to, option, presence } => {
                 let has = !packet.is_udp && *option == MPTCP_OPTION;
                 let known = presence.then(|| vec![u8::from(has)]);
-                let is_there = *presence || has;
-                is_there.then(|| load(&mut registers, *to, known)).unwrap_or(Some(false))
+                if *presence || has { load(&mut registers, *to, known) } else { Some(false) }
             }
             Expression::Constant { to, value } => load(&mut registers, *to, Some(value.clone())),
             Expression::Bitwise { from, to, mask, xor } => {
@@ -349,11 +348,11 @@ fn ported(packet: &Packet, name: &str, data: &[u8]) -> Option<bool> {
     let of = [packet.source_port, packet.destination_port];
     let holds =
         ports.iter().zip(of).map(|(range, port)| if is_any(range) { Some(true) } else { Some(range.contains(&port?)) });
-    holds.fold(Some(true), |all, one| match (all, one) {
-        (Some(false), _) | (_, Some(false)) => Some(false),
-        (Some(true), Some(true)) => Some(true),
-        _ => None,
-    })
+    let holds: Vec<Option<bool>> = holds.collect();
+    if holds.contains(&Some(false)) {
+        return Some(false);
+    }
+    holds.iter().all(|one| *one == Some(true)).then_some(true)
 }
 
 /// An address that stays as it is is no translation.

@@ -113,6 +113,9 @@ pub struct Ruleset {
     pub sets: Vec<Set>,
 }
 
+/// Reads the family and the attributes of a message.
+type Read<'a> = dyn FnMut(u8, &[u8]) -> Result<(), DecodeError> + 'a;
+
 /// The rules of this thread's network namespace; none on a kernel without nftables.
 ///
 /// # Errors
@@ -123,7 +126,7 @@ pub fn ruleset() -> Result<Ruleset, CallError> {
         opened => opened?,
     };
     let mut ruleset = Ruleset::default();
-    let mut dump = |request: Request, read: &mut dyn FnMut(u8, &[u8]) -> Result<(), DecodeError>| {
+    let mut dump = |request: Request, read: &mut Read| {
         channel.call(request, NLM_F_DUMP, |message: Message| match message.payload().split_at_checked(HEADER_LEN) {
             Some((header, rest)) => read(header[0], rest),
             None => Ok(()),
