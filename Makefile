@@ -46,11 +46,11 @@ say = @printf '\n\033[1m== %s\033[0m\n' '$(1)'
 export CARGO_TERM_COLOR ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build lab demo test lint e2e e2e-openflow e2e-gre e2e-deb deb hardship results nota szilagyi torrinhas roadside tunnel conformance conformance-simulated conformance-check deadlines bpf bench clean tools tshark
+.PHONY: help build lab demo test lint e2e e2e-openflow e2e-gre e2e-deb e2e-guides e2e-container deb deb-arm64 wheel hardship results nota szilagyi torrinhas roadside tunnel conformance conformance-simulated conformance-check deadlines bpf bench clean tools tshark
 .NOTPARALLEL:
 
 help: ## list the targets
-	@awk -F ' *## *' '/^[a-z0-9]+:.*##/ { sub(/:.*/, "", $$1); printf "make %-12s%s\n", $$1, $$2 }' Makefile
+	@awk -F ' *## *' '/^[a-z0-9-]+:.*##/ { sub(/:.*/, "", $$1); printf "make %-15s%s\n", $$1, $$2 }' Makefile
 
 demo: build lab ## a drive out of roadside coverage, simulated (under a minute) and on this kernel (3 minutes more), with a report
 	@e2e/demo.sh
@@ -90,6 +90,19 @@ deb: build ## a Debian package, target/deb
 
 e2e-deb: build ## install, upgrade and purge the package in a booted Debian (loads 150 MB once; some minutes; as root)
 	@packaging/try-deb.sh $(CROSSLANE)
+
+deb-arm64: build ## a Debian package for arm64, cross-built, and tried under qemu as far as that goes
+	$(call say,building for arm64)
+	@packaging/arm64.sh
+
+wheel: build lab ## the lab with the program inside, target/wheel, tried in a new Python environment (loads its dependencies)
+	@packaging/wheel.sh $(CROSSLANE)
+
+e2e-container: deb ## build both images of packaging/Containerfile with buildah, and run them (as root)
+	@packaging/try-container.sh
+
+e2e-guides: build lab ## execute the commands of every guide and compare their outputs (as root; under two minutes)
+	@e2e/guides.sh
 
 hardship: tools ## hardships on real namespaces, compared with the in-kernel path manager (docs/design/hardship.md; SEEDS=1..100; default: the short form)
 	$(call say,hardships)

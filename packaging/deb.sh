@@ -7,10 +7,18 @@ program=${1:-target/release/crosslane}
 version=${2:-$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)}
 maintainer="${DEBFULLNAME:-Crosslane maintainers} <${DEBEMAIL:-maintainers@crosslane.invalid}>"
 
-for tool in dpkg-deb strip objdump; do
-    command -v "$tool" > /dev/null || { echo "deb: $tool is missing; on Debian: apt-get install dpkg binutils"; exit 2; }
-done
 [ -x "$program" ] || { echo "deb: there is no $program; run make build"; exit 2; }
+# e_machine of the ELF header: 183 is arm64. A program of another machine runs under qemu.
+native=$(dpkg --print-architecture)
+case $(od -An -tu2 -j18 -N2 "$program" | tr -d ' ') in
+    183) architecture=arm64 prefix=aarch64-linux-gnu- ;;
+    *) architecture=$native prefix= ;;
+esac
+[ "$architecture" != "$native" ] || prefix=
+emulator=${prefix:+qemu-aarch64-static -L /usr/aarch64-linux-gnu}
+for tool in dpkg-deb "${prefix}strip" "${prefix}objdump" ${prefix:+qemu-aarch64-static}; do
+    command -v "$tool" > /dev/null || { echo "deb: $tool is missing; on Debian: apt-get install dpkg binutils, for arm64 also gcc-aarch64-linux-gnu qemu-user-static"; exit 2; }
+done
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -19,20 +27,23 @@ share=$root/usr/share
 umask 022
 
 mkdir -p "$root/usr/bin" "$work/man" "$root/etc/crosslane"
-strip -o "$root/usr/bin/crosslane" "$program"
-chmod 755 "$root/usr/bin/crosslane"
-crosslane=$root/usr/bin/crosslane
+installed=$root/usr/bin/crosslane
+"${prefix}strip" -o "$installed" "$program"
+chmod 755 "$installed"
+crosslane() {
+    $emulator "$installed" "$@"
+}
 
-"$crosslane" man --out "$work/man"
+crosslane man --out "$work/man"
 for page in "$work"/man/*.1; do
     install -D -m 644 "$page" "$share/man/man1/$(basename "$page")"
 done
 gzip -9n "$share"/man/man1/*
 
 mkdir -p "$share/bash-completion/completions" "$share/zsh/vendor-completions" "$share/fish/vendor_completions.d"
-"$crosslane" completion bash > "$share/bash-completion/completions/crosslane"
-"$crosslane" completion zsh > "$share/zsh/vendor-completions/_crosslane"
-"$crosslane" completion fish > "$share/fish/vendor_completions.d/crosslane.fish"
+crosslane completion bash > "$share/bash-completion/completions/crosslane"
+crosslane completion zsh > "$share/zsh/vendor-completions/_crosslane"
+crosslane completion fish > "$share/fish/vendor_completions.d/crosslane.fish"
 
 install -D -m 644 -t "$root/usr/lib/systemd/system" packaging/*.service
 install -D -m 644 -t "$share/crosslane/crosslane-agent.service.d" packaging/crosslane-agent.service.d/*.conf
@@ -45,6 +56,7 @@ done
 doc=$share/doc/crosslane
 install -D -m 644 -t "$doc/examples" packaging/examples/*.toml
 install -D -m 644 packaging/debian/copyright "$doc/copyright"
+install -D -m 644 packaging/debian/lintian-overrides "$share/lintian/overrides/crosslane"
 # The crates in the program, with their licences.
 cargo tree --locked --offline -p crosslane -e normal --prefix none -f '{p} {l}' 2> /dev/null |
     sed 's/ (\/[^)]*)//; s/ (\*)$//' | sort -u > "$doc/crates.txt"
@@ -56,11 +68,11 @@ mkdir -p "$root/DEBIAN"
 for script in postinst prerm postrm; do
     install -m 755 "packaging/debian/$script" "$root/DEBIAN/$script"
 done
-libc=$(objdump -T "$crosslane" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1)
+libc=$("${prefix}objdump" -T "$installed" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1)
 cat > "$root/DEBIAN/control" << CONTROL
 Package: crosslane
 Version: $version
-Architecture: $(dpkg --print-architecture)
+Architecture: $architecture
 Maintainer: $maintainer
 Section: net
 Priority: optional

@@ -9,7 +9,7 @@ use crosslane_core::agent::{Agent, Changed, Input, Preferred};
 use crosslane_core::allocate::Mode;
 use crosslane_core::assess::{Belief, Reason};
 use crosslane_core::engine::Engine;
-use crosslane_core::mptcp::manager::Manager;
+use crosslane_core::mptcp::manager::{CloseCause, ConnectionEvent, Manager};
 use crosslane_core::mptcp::{self, AddressId, Command, Refusal, Subflow, Token};
 use crosslane_core::path::{PathId, PathSpec, PathState, Rat, Sample, SampleKind};
 use crosslane_core::strategy::{Strategy, threshold};
@@ -159,6 +159,41 @@ fn a_connection_says_why_it_has_no_subflow_over_a_path() {
     assert_eq!((views.len(), views[0].token, views[0].peer), (1, Token(2), Some(remote)));
     assert_eq!((views[0].subflows[0].path, views[0].subflows[0].state), (LTE, Active));
     assert_eq!((agent.connections(None, 9).len(), agent.connection_count()), (3, 3));
+}
+
+#[test]
+fn a_connection_says_what_happened_last_to_it() {
+    let mut agent = agent(Mode::Backup);
+    connect(&mut agent, 1);
+    poll_all(&mut agent, 1);
+    let [local, remote] = [([10, 0, 1, 2], 50_000), ([10, 9, 0, 1], 443)].map(SocketAddr::from);
+    let subflow = Subflow { local, remote, local_id: AddressId(1), remote_id: AddressId(0), backup: true };
+    agent.handle(at(9), Event::Mptcp(mptcp::Event::SubflowEstablished { token: Token(1), subflow }).into());
+    poll_all(&mut agent, 300);
+    link(&mut agent, 1000, LTE, false);
+    poll_all(&mut agent, 1000);
+    let history = agent.history(Token(1));
+    let happened: Vec<_> = history.iter().map(|one| (one.path, one.what)).collect();
+    let expected = [
+        (None, ConnectionEvent::Began),
+        (Some(LTE), ConnectionEvent::Opened(Active)),
+        (Some(NR), ConnectionEvent::Opened(Backup)),
+        (Some(LTE), ConnectionEvent::Closed(CloseCause::Unwanted)),
+        (Some(NR), ConnectionEvent::Set(Active)),
+    ];
+    let without_promotion = &expected[..4];
+    assert_eq!(happened, without_promotion, "a backup carries while a subflow over a lost path is closed");
+    assert_eq!(history[3].reason.as_deref(), Some("the interface went down"));
+    let closed = Subflow { local: SocketAddr::from(([10, 0, 0, 2], 40_001)), local_id: AddressId(0), ..subflow };
+    agent.handle(
+        at(1050),
+        Event::Mptcp(mptcp::Event::SubflowClosed { token: Token(1), subflow: closed, error: 0 }).into(),
+    );
+    poll_all(&mut agent, 1050);
+    let history = agent.history(Token(1));
+    assert_eq!(history.iter().map(|one| (one.path, one.what)).collect::<Vec<_>>(), expected);
+    assert_eq!(history[4].reason.as_deref(), Some("lte is lost: the interface went down"));
+    assert!(agent.history(Token(9)).is_empty());
 }
 
 fn volume(agent: &mut Agent, ms: u64, path: PathId, volume: Volume) {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::congestion_control::command as congestion_control;
 use crate::control::{agent_command, tunnel_command};
@@ -13,6 +13,8 @@ use crate::{
     agent, bugreport, catalog, check, controller, doctor, drive, http, import, keygen, mptcp, output, receive, run,
     send, simulate,
 };
+
+mod examples;
 
 /// Keeps a vehicle's connections alive over all networks in reach.
 #[derive(Parser)]
@@ -39,10 +41,8 @@ enum Command {
     /// Show a running agent until Ctrl-C: live on a terminal, else a line for each change.
     Watch(agent_command::Options),
     /// Show why a path or a connection is as it is: what speaks for it and against it, what happened last.
-    #[command(after_help = "Examples:\n  crosslane explain lte\n  crosslane explain 5b3a0c11")]
     Explain(agent_command::Explain),
     /// Let one path carry alone while it is good, with the others in reserve, whatever the strategy decides.
-    #[command(after_help = "Examples:\n  crosslane prefer wlan --for 10m\n  crosslane prefer --end")]
     Prefer(agent_command::Prefer),
     /// Change how a running agent uses its paths, until it restarts or reads its configuration again.
     Mode(agent_command::UseMode),
@@ -59,7 +59,6 @@ enum Command {
     /// Simulate a drive: many runs in seconds, without privileges.
     Simulate(simulate::Options),
     /// Show a recorded run on a page in the browser: a map, and what the agent's page shows, at every moment.
-    #[command(after_help = "Example:\n  crosslane view runs/pass-by")]
     View(http::ViewOptions),
     /// Validate a scenario or an agent's configuration.
     Check {
@@ -101,9 +100,6 @@ enum Command {
     /// endpoints, limits.
     Mptcp(mptcp::Options),
     /// Run a program whose TCP connections are to be MPTCP, whatever it is written in and linked with.
-    #[command(
-        after_help = "Examples:\n  crosslane run -- rsync -a logs/ depot::logs/\n  crosslane run -- /usr/bin/telemetry --server depot:7000"
-    )]
     Run(run::Options),
     /// Print a shell completion script.
     Completion {
@@ -142,7 +138,8 @@ enum Command {
 
 /// Runs the program.
 pub fn main() -> ExitCode {
-    let command = match Cli::try_parse() {
+    let parsed = program().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let command = match parsed.map_err(|error| error.format(&mut program())) {
         Ok(cli) => Ok(cli.command),
         Err(error) if is_help(&error) => error.exit(),
         Err(error) => Err(usage_error(&error)),
@@ -154,6 +151,11 @@ pub fn main() -> ExitCode {
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+/// The command line, with examples.
+fn program() -> clap::Command {
+    examples::added_to(Cli::command())
 }
 
 fn is_help(error: &clap::Error) -> bool {
@@ -201,7 +203,7 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::RunSupervisor { detached } => run::supervise(detached).map(|()| ExitCode::SUCCESS),
         Command::Completion { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "crosslane", &mut script);
+            clap_complete::generate(shell, &mut program(), "crosslane", &mut script);
             output::print("printing the completion script", script).map(|()| ExitCode::SUCCESS)
         }
         Command::Man { out: Some(folder), .. } => man_pages(&folder).map(|()| ExitCode::SUCCESS),
@@ -213,7 +215,7 @@ fn execute(command: Command) -> Result<ExitCode> {
 
 fn man(command: Option<&str>) -> Result<()> {
     let attempt = "printing the manual page";
-    let mut program = Cli::command();
+    let mut program = program();
     program.build();
     let described = match command {
         None => program,
@@ -229,7 +231,7 @@ fn man(command: Option<&str>) -> Result<()> {
 fn man_pages(folder: &Path) -> Result<()> {
     let attempt = || format!("writing manual pages into {}", folder.display());
     let failed = |cause| Error::failure(attempt(), cause).with_remedy("name a folder that exists and can be written");
-    clap_mangen::generate_to(Cli::command(), folder).map_err(failed)
+    clap_mangen::generate_to(program(), folder).map_err(failed)
 }
 
 #[cfg(test)]

@@ -138,7 +138,12 @@ fn an_agent_is_looked_at_while_it_runs() {
     let token = connections[0].token.to_string();
     assert!(connections[0].subflows.iter().any(|subflow| subflow.received_bytes == Some(5)), "{connections:?}");
     assert!(world.run(&["connections"]).stdout.contains(&token));
-    let Explanation::Connection { paths, .. } = world.json(&["explain", &token]) else { panic!("of a connection") };
+    let explained = || match world.json(&["explain", &token]) {
+        Explanation::Connection { paths, changes, .. } => (paths, changes),
+        other @ Explanation::Path { .. } => panic!("{other:?}"),
+    };
+    let (paths, changes) = explained();
+    assert!(changes.iter().any(|change| change.text == "the subflow over nr was established, active"), "{changes:?}");
     assert!(paths.iter().all(|path| path.state == "active" && path.reason.is_none()), "{paths:?}");
 
     take_down(&world.testbed.vehicle, "nr");
@@ -146,6 +151,11 @@ fn an_agent_is_looked_at_while_it_runs() {
     while world.states() != ["active", "closed"] {
         assert!(began.elapsed() < SOON, "{:?}", world.states());
     }
+    let (_, changes) = explained();
+    let closed = "the agent closed the subflow over nr: ";
+    assert!(changes.iter().any(|change| change.text.starts_with(closed)), "{changes:?}");
+    let shown = world.run(&["explain", &token]).stdout;
+    assert!(shown.contains("\nwhat happened last:\n  ") && shown.contains(&format!(" ago: {closed}")), "{shown}");
     let Explanation::Path { status, against, changes, .. } = world.json(&["explain", "nr"]) else {
         panic!("of a path")
     };

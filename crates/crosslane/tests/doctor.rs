@@ -357,8 +357,9 @@ fn the_reference_lists_the_findings() {
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let listed: BTreeSet<String> = rows.filter(is_name).map(str::to_owned).collect();
     let mut found = BTreeSet::new();
-    for file in fs::read_dir(root.join("src/doctor")).unwrap() {
-        let text = fs::read_to_string(file.unwrap().path()).unwrap();
+    let files = ["src/doctor", "src/doctor/firewall"].map(|folder| fs::read_dir(root.join(folder)).unwrap());
+    for file in files.into_iter().flatten().map(|file| file.unwrap().path()).filter(|path| path.is_file()) {
+        let text = fs::read_to_string(file).unwrap();
         found.extend(text.split('"').skip(1).step_by(2).filter(is_name).map(str::to_owned));
     }
     assert!(found.len() >= 20, "{found:?}");

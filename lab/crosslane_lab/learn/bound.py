@@ -19,7 +19,7 @@ from crosslane_lab.learn.collect import KEPT, Case
 from crosslane_lab.learn.places import BUFFERS_KB, CLASSES, draw
 from crosslane_lab.render.markdown import table
 from crosslane_lab.runs.folder import RunFolder
-from crosslane_lab.runs.runner import Comparison, Runner
+from crosslane_lab.runs.runner import Comparison, Runner, default_program
 
 SCHEDULERS = ("minrtt", "roundrobin", "default")
 COLUMNS = ("minrtt", "roundrobin", "default", "wifi-first", "cellular-first", "smartps", "learned", "bound")
@@ -31,8 +31,9 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     parser.add_argument("--drives", type=int, default=20, help="number of drives (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=2, help="of the draws (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: %(default)s)")
-    program = Path("target/release/crosslane")
-    parser.add_argument("--program", type=Path, default=program, metavar="FILE", help="(default: %(default)s)")
+    parser.add_argument(
+        "--program", type=Path, default=default_program(), metavar="FILE", help="(default: %(default)s)"
+    )
     for name in ("smartps", "learned"):
         parser.add_argument(f"--{name}", type=Path, required=True, metavar="TREE", help=f"tree for `{name}`")
     parser.add_argument(

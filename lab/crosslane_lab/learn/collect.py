@@ -18,7 +18,7 @@ from crosslane_lab.errors import unreadable
 from crosslane_lab.learn import tree, write
 from crosslane_lab.learn.places import BUFFERS_KB, Drive, draw
 from crosslane_lab.runs.folder import RunFolder
-from crosslane_lab.runs.runner import Comparison, Runner
+from crosslane_lab.runs.runner import Comparison, Runner, default_program
 
 WINDOW_NS = 250_000_000
 PATHS = ("wifi", "cellular")
@@ -36,8 +36,9 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     parser.add_argument("--drives", type=int, default=40, help="number of drives (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the draws (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: %(default)s)")
-    program = Path("target/release/crosslane")
-    parser.add_argument("--program", type=Path, default=program, metavar="FILE", help="(default: %(default)s)")
+    parser.add_argument(
+        "--program", type=Path, default=default_program(), metavar="FILE", help="(default: %(default)s)"
+    )
     parser.add_argument(
         "--out", type=Path, default=Path("runs/learn"), metavar="DIR", help="(default: %(default)s)"
     )

@@ -8,7 +8,7 @@ from crosslane_lab.errors import unreadable
 from crosslane_lab.pairs import page
 from crosslane_lab.pairs.draw import Lot
 from crosslane_lab.papers.frame import Results
-from crosslane_lab.runs.runner import Runner
+from crosslane_lab.runs.runner import Runner, default_program
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -27,8 +27,9 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     parser.add_argument(
         "--runs", default=Path("runs/tunnel-pairs"), help="run folders (default: %(default)s)", **shown
     )
-    program = Path("target/release/crosslane")
-    parser.add_argument("--program", type=Path, default=program, metavar="FILE", help="(default: %(default)s)")
+    parser.add_argument(
+        "--program", type=Path, default=default_program(), metavar="FILE", help="(default: %(default)s)"
+    )
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="the page (default: tunnel-pairs.md below the runs)"
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from crosslane_lab.papers import drives, hapanchak, nota, roads, szilagyi, torrinhas
 from crosslane_lab.papers.frame import Options, reproduce
-from crosslane_lab.runs.runner import Runner
+from crosslane_lab.runs.runner import Runner, default_program
 
 PAPERS = {
     paper.name: paper
@@ -28,8 +28,9 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     parser.add_argument("--runs", help="run folders (default: runs/PAPER, with --quick runs/PAPER-quick)", **shown)
     parser.add_argument("--scenarios", default=Path("scenarios"), help="(default: %(default)s)", **shown)
     parser.add_argument("--data", help="the folder of public data that the scenarios refer to", **shown)
-    program = Path("target/release/crosslane")
-    parser.add_argument("--program", type=Path, default=program, metavar="FILE", help="(default: %(default)s)")
+    parser.add_argument(
+        "--program", type=Path, default=default_program(), metavar="FILE", help="(default: %(default)s)"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="the page (default: PAPER.md below the runs)")
     parser.set_defaults(act=_act)
 

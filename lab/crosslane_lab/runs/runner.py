@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -29,6 +30,12 @@ class Comparison:
     seeds: str = "1"
     engine: str = "simulator"
     keep: tuple[str, ...] = ()
+
+
+def default_program() -> Path:
+    """The program that was built in this folder, or else that of this Python environment (a wheel may have it)."""
+    built, installed = Path("target/release/crosslane"), Path(sys.executable).with_name("crosslane")
+    return installed if installed.exists() and not built.exists() else built
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use crate::assess::{Belief, StalledSubflow};
-use crate::mptcp::manager::{ConnectionView, PathUse};
+use crate::mptcp::manager::{ConnectionChange, ConnectionView, PathUse};
 use crate::mptcp::{self, ConnectionSnapshot, MeasuredSubflow, Notice, Refusal, Token};
 use crate::path::{PathId, PathSpec, PathState};
 use crate::time::Instant;
@@ -120,6 +120,11 @@ pub trait Actuator: Send {
     /// How a connection uses each path; `None`: it does not manage it.
     fn path_uses(&self, _now: Instant, _token: Token) -> Option<Vec<PathUse>> {
         None
+    }
+
+    /// What happened last to a connection, the oldest first.
+    fn history(&self, _token: Token) -> Vec<ConnectionChange> {
+        Vec::new()
     }
 
     /// Number of connections that it manages.

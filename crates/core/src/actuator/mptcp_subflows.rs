@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::{Actuator, Command, Event, Output, Verdict, Wanted};
 use crate::assess::{Belief, StalledSubflow};
-use crate::mptcp::manager::{ConnectionView, Manager, PathUse};
+use crate::mptcp::manager::{ConnectionChange, ConnectionView, Manager, PathUse};
 use crate::mptcp::{MeasuredSubflow, Token};
 use crate::path::{PathId, PathState};
 use crate::time::Instant;
@@ -14,6 +14,7 @@ impl Actuator for Manager {
     fn apply(&mut self, now: Instant, wanted: &Wanted, verdicts: &[Verdict]) {
         let is_lost = |verdict: &Verdict| matches!(verdict.belief, Belief::Lost | Belief::Stalled);
         self.set_lost(verdicts.iter().map(is_lost).collect());
+        self.set_reasons(verdicts.iter().map(|verdict| verdict.reason));
         self.set_wanted(now, wanted);
     }
 
@@ -57,6 +58,10 @@ impl Actuator for Manager {
 
     fn path_uses(&self, now: Instant, token: Token) -> Option<Vec<PathUse>> {
         Manager::path_uses(self, now, token)
+    }
+
+    fn history(&self, token: Token) -> Vec<ConnectionChange> {
+        Manager::history(self, token)
     }
 
     fn connection_count(&self) -> usize {

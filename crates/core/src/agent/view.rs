@@ -10,7 +10,7 @@ use super::{Agent, Preferred};
 use crate::allocate::Latest;
 use crate::assess::{Belief, Reason};
 use crate::mptcp::Token;
-use crate::mptcp::manager::{ConnectionView, PathUse};
+use crate::mptcp::manager::{ConnectionChange, ConnectionView, PathUse};
 use crate::path::{PathId, PathState};
 use crate::time::Instant;
 use crate::volume::Volume;
@@ -87,6 +87,11 @@ impl Agent {
     /// How a connection uses each path; `None`: it is not managed.
     pub fn path_uses(&self, now: Instant, token: Token) -> Option<Vec<PathUse>> {
         self.actuators.iter().find_map(|actuator| actuator.path_uses(now, token))
+    }
+
+    /// What happened last to a connection, the oldest first.
+    pub fn history(&self, token: Token) -> Vec<ConnectionChange> {
+        self.actuators.iter().flat_map(|actuator| actuator.history(token)).collect()
     }
 
     /// What speaks for and against a path now: its assessors, the preference, a request.

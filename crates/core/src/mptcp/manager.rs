@@ -40,11 +40,13 @@ mod backoff;
 mod budget;
 mod connection;
 mod entry;
+mod history;
 mod ids;
 mod plan;
 mod view;
 
 pub use connection::MAX_SUBFLOWS;
+pub use history::{CloseCause, ConnectionChange, ConnectionEvent};
 pub use view::{ConnectionView, PathUse, SubflowView};
 
 /// Maximum number of managed connections; further ones are left to the kernel.
@@ -158,8 +160,8 @@ impl Manager {
         match *event {
             Event::Created { token, subflow, server_side } | Event::Established { token, subflow, server_side } => {
                 let is_new = !self.connections.contains_key(&token);
-                let is_established = matches!(event, Event::Established { .. });
-                if self.begin(now, token, subflow.local, subflow.remote, server_side, is_established) && is_new {
+                let began = matches!(event, Event::Established { .. }).then_some(ConnectionEvent::Began);
+                if self.begin(now, token, subflow.local, subflow.remote, server_side, began) && is_new {
                     self.with(token, |connection, plan| connection.opened(now, plan, subflow));
                 }
             }
@@ -173,9 +175,9 @@ impl Manager {
             Event::SubflowEstablished { token, subflow } => {
                 self.with(token, |connection, plan| connection.opened(now, plan, subflow));
             }
-            Event::SubflowClosed { token, subflow, .. } => {
+            Event::SubflowClosed { token, subflow, error } => {
                 let limit = |connection: &mut Connection, plan: Plan| {
-                    Some((connection.closed(now, plan, subflow)?, connection.peer()?))
+                    Some((connection.closed(now, plan, subflow, error)?, connection.peer()?))
                 };
                 if let Some((subflows, peer)) = self.with(token, limit).flatten() {
                     self.report_limit(peer, subflows);
@@ -197,7 +199,8 @@ impl Manager {
         self.commands.retain(|(_, command)| !matches!(command, Command::SetBackup { .. }));
         let before = self.left_out;
         for found in snapshots {
-            if self.begin(now, found.token, found.local, found.remote, found.server_side, true) {
+            if self.begin(now, found.token, found.local, found.remote, found.server_side, Some(ConnectionEvent::Found))
+            {
                 self.with(found.token, |connection, plan| connection.resync(now, plan, found));
             }
         }
@@ -209,7 +212,7 @@ impl Manager {
         let token = command.token();
         match why {
             Refusal::UnknownConnection => self.forget(now, token),
-            Refusal::NotOurs => self.leave(token),
+            Refusal::NotOurs => self.leave(now, token),
             Refusal::UnknownSubflow | Refusal::IdTaken | Refusal::Other(_) => {
                 let mut out = Commands::new();
                 self.with(token, |connection, _| connection.refused(now, token, command, why, &mut out));
@@ -287,23 +290,23 @@ impl Manager {
         local: SocketAddr,
         remote: SocketAddr,
         server_side: bool,
-        established: bool,
+        established: Option<ConnectionEvent>,
     ) -> bool {
         if !self.connections.contains_key(&token) {
             if canonical(remote.ip()).is_loopback() || self.excluded.contains(&canonical(local.ip())) {
                 return false;
             }
             if self.connections.len() >= MAX_CONNECTIONS {
-                if established && self.left_out == 0 {
+                if established.is_some() && self.left_out == 0 {
                     self.notify(Notice::TooMany);
                 }
-                self.left_out += u64::from(established);
+                self.left_out += u64::from(established.is_some());
                 return false;
             }
             self.connections.insert(token, Connection::new(remote, server_side));
             self.budget.set_connections(now, self.connections.len());
         }
-        self.with(token, |connection, _| connection.established |= established);
+        self.with(token, |connection, _| connection.establish(now, established));
         true
     }
 
@@ -318,11 +321,11 @@ impl Manager {
     }
 
     /// Leaves a connection to the in-kernel path manager.
-    fn leave(&mut self, token: Token) {
+    fn leave(&mut self, now: Instant, token: Token) {
         let Some(connection) = self.connections.get_mut(&token).filter(|connection| !connection.is_foreign) else {
             return;
         };
-        connection.leave();
+        connection.leave(now);
         self.foreign += 1;
         self.commands.retain(|(_, command)| command.token() != token);
         if self.foreign == 1 {

@@ -14,18 +14,29 @@ fn of_status(key: &str) -> Option<f64> {
     Some(kib * 1024.0 / 1e6)
 }
 
-/// Unmaps the pages of the program's code, most of which serve only the start. They remain in the page cache: what
-/// runs again is mapped again without reading the file.
+/// Unmaps the pages of the program's code and constants, most of which serve only the start. They remain in the page
+/// cache: what is used again is mapped again without reading the file.
 pub fn unmap_code() {
-    let Ok(maps) = fs::read_to_string("/proc/self/maps") else { return };
-    let Ok(program) = std::env::current_exe() else { return };
-    let code = maps.lines().filter(|line| line.contains(" r-xp ") && line.ends_with(&*program.to_string_lossy()));
-    for (from, to) in code.filter_map(|line| line.split_once(' ')?.0.split_once('-')) {
-        let (Ok(from), Ok(to)) = (usize::from_str_radix(from, 16), usize::from_str_radix(to, 16)) else { continue };
-        // SAFETY: a mapping of a file that cannot be written, so its pages are read from the file again. A failure
-        // changes nothing.
-        let _ = unsafe { libc::madvise(from as *mut _, to - from, libc::MADV_DONTNEED) };
+    let (Ok(maps), Ok(program)) = (fs::read_to_string("/proc/self/smaps"), std::env::current_exe()) else { return };
+    let mut fixed = None;
+    for line in maps.lines() {
+        if let Some(range) = range(line) {
+            let is_fixed = line.contains(" r-xp ") || line.contains(" r--p ");
+            fixed = (is_fixed && line.ends_with(&*program.to_string_lossy())).then_some(range);
+        } else if line.strip_prefix("Anonymous:").is_some_and(|size| size.trim() == "0 kB")
+            && let Some((from, to)) = fixed.take()
+        {
+            // SAFETY: a mapping of a file that cannot be written and of which no page was changed (as the relocations
+            // are), so its pages are read from the file again. A failure changes nothing.
+            let _ = unsafe { libc::madvise(from as *mut _, to - from, libc::MADV_DONTNEED) };
+        }
     }
+}
+
+/// First address and end of a mapping, if the line of `smaps` begins one.
+fn range(line: &str) -> Option<(usize, usize)> {
+    let (from, to) = line.split_once(' ')?.0.split_once('-')?;
+    Some((usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?))
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ mod changes;
 mod classes;
 mod commands;
 pub mod config;
+mod connection_history;
 mod counters;
 mod home_address;
 mod interfaces;

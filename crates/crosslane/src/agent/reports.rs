@@ -10,7 +10,7 @@ use crosslane_core::time::Instant;
 use crosslane_sim::scenario::did_you_mean;
 
 use super::path_routes::PathRoutes;
-use super::{Driver, machine};
+use super::{Driver, connection_history, machine};
 use crate::control::report::{
     AgentStatus, ChangeReport, ConnectionPage, ConnectionReport, Explanation, PathReport, PathUseReport, PreferredPath,
     RadioReport, ReasonReport, SubflowReport, TokenName, TunnelSummary,
@@ -85,7 +85,10 @@ impl Driver {
         });
         let Some(view) = view else { return Err(self.unknown(what, token)) };
         let status = Box::new(self.connection(now, &view));
-        Ok(Explanation::Connection { status, paths: self.path_uses(now, &view) })
+        let names = self.path_names();
+        let changes = self.engine.history(view.token);
+        let changes = changes.iter().map(|change| connection_history::report(now, &names, change)).collect();
+        Ok(Explanation::Connection { status, paths: self.path_uses(now, &view), changes })
     }
 
     /// No path has this name, and no connection this token.

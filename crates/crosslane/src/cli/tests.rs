@@ -1,14 +1,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::CommandFactory;
 use clap::error::ErrorKind;
 
-use super::Cli;
+use super::program;
 
 #[test]
 fn the_command_line_is_consistent() {
-    Cli::command().debug_assert();
+    program().debug_assert();
 }
 
 #[test]
@@ -31,7 +30,7 @@ fn the_program_accepts_every_command_of_the_documentation() {
 
 #[test]
 fn every_subcommand_that_is_named_in_the_text_exists() {
-    let program = Cli::command();
+    let program = program();
     let mut wrong = Vec::new();
     for page in pages() {
         let text = fs::read_to_string(&page).expect("a page can be read");
@@ -48,15 +47,15 @@ fn every_subcommand_that_is_named_in_the_text_exists() {
 
 /// The words of a command line of `crosslane`, without prompt and comment; none of another program.
 fn arguments(line: &str) -> Option<Vec<&str>> {
-    let prompts = ["# ", "gateway# ", "vehicle# ", "vehicle$ "];
-    let line = prompts.iter().find_map(|prompt| line.strip_prefix(prompt)).unwrap_or(line);
+    let prompt = line.split_once(['#', '$']).filter(|(host, _)| host.chars().all(|c| c.is_ascii_alphanumeric()));
+    let line = prompt.map_or(line, |(_, command)| command.trim_start());
     let words: Vec<&str> = line.split_whitespace().take_while(|word| !word.starts_with('#')).collect();
     (words.first() == Some(&"crosslane")).then_some(words)
 }
 
 /// What clap says of a command, and the first file of the repository in it that does not exist.
 fn check(arguments: &[&str]) -> Result<(), String> {
-    match Cli::command().try_get_matches_from(arguments) {
+    match program().try_get_matches_from(arguments) {
         Err(error) if !matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             return Err(error.to_string());
         }

@@ -283,7 +283,26 @@ pub enum Explanation {
         status: Box<ConnectionReport>,
         /// How it uses each path.
         paths: Vec<PathUseReport>,
+        /// What happened last to it, the oldest first.
+        #[serde(default)]
+        changes: Vec<ConnectionChangeReport>,
     },
+}
+
+/// Something that happened to a connection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ConnectionChangeReport {
+    /// Time since it happened, the last time.
+    pub ago_s: f64,
+    /// The path of the subflow; `None`: it concerns the whole connection.
+    pub path: Option<String>,
+    /// Its kind: `began`, `found`, `opened`, `not_opened`, `refused`, `set`, `set_by_peer`, `closed`, `ended`, `full`
+    /// or `left`.
+    pub what: String,
+    /// How many times, with nothing else on that path in between.
+    pub times: u16,
+    /// A sentence, with the reason.
+    pub text: String,
 }
 
 /// How a connection uses a path.

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::report::{
-    AgentStatus, ChangeReport, ConnectionReport, Done, Explanation, PathReport, PathUseReport, ReasonReport,
-    VolumePeriodReport, VolumeReport,
+    AgentStatus, ChangeReport, ConnectionChangeReport, ConnectionReport, Done, Explanation, PathReport, PathUseReport,
+    ReasonReport, VolumePeriodReport, VolumeReport,
 };
 use crate::durations::spoken;
 use crate::output::table;
@@ -172,18 +172,28 @@ pub fn explanation(explanation: &Explanation) -> String {
                 text += &format!("\n{heading}:{}\n", if reasons.is_empty() { " nothing" } else { "" });
                 reasons.iter().for_each(|reason| text += &format!("  {} ({})\n", reason.text, reason.rule));
             }
-            if !changes.is_empty() {
-                text += "\nwhat happened last:\n";
-                changes.iter().for_each(|one| text += &format!("  {} ago: {}\n", spoken(one.ago_s), change(one)));
-            }
-            text
+            text + &last_changes(changes.iter().map(|one| (one.ago_s, change(one))))
         }
-        Explanation::Connection { status, paths } => {
+        Explanation::Connection { status, paths, changes } => {
             let heading = ["path", "wanted", "is", "why"];
-            connections(std::slice::from_ref(status)) + "\n" + &rows(&heading, 0..0, paths.iter().map(path_use_row))
+            let mut text = connections(std::slice::from_ref(status)) + "\n";
+            text += &rows(&heading, 0..0, paths.iter().map(path_use_row));
+            text += &last_changes(changes.iter().map(|one| (one.ago_s, connection_change(one))));
+            text
         }
     };
     printable(&text)
+}
+
+/// What happened last, a line for each change.
+fn last_changes(changes: impl Iterator<Item = (f64, String)>) -> String {
+    let lines: String = changes.map(|(ago_s, text)| format!("  {} ago: {text}\n", spoken(ago_s))).collect();
+    if lines.is_empty() { lines } else { format!("\nwhat happened last:\n{lines}") }
+}
+
+fn connection_change(change: &ConnectionChangeReport) -> String {
+    let times = if change.times > 1 { format!(" ({} times)", change.times) } else { String::new() };
+    format!("{}{times}", change.text)
 }
 
 fn path_use_row(path: &PathUseReport) -> Vec<String> {

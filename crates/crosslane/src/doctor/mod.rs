@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::output;
 
 mod configuration;
+mod firewall;
 mod host;
 mod reachability;
 
@@ -103,6 +104,7 @@ fn examine(config: Option<&Path>, server: Option<SocketAddr>) -> Vec<Finding> {
     findings.extend(host::examine(config.as_ref()));
     if let Some(config) = &config {
         findings.extend(configuration::examine(config));
+        findings.extend(firewall::examine(config));
         findings.extend(reachability::of_gateway(config));
     }
     findings.extend(server.into_iter().flat_map(|server| reachability::of_server(config.as_ref(), server)));

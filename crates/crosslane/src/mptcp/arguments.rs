@@ -10,12 +10,6 @@ use crate::netlink::requests::{Address, Arguments, FLAGS, Limits, Operation};
 
 /// The kernel's path managers, without an agent.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  crosslane mptcp events --json
-  crosslane mptcp announce 10.0.2.2 --token 1733624498 --id 5
-  crosslane mptcp create --token 1733624498 --local 10.0.2.2 --local-id 5 --remote 10.0.1.1 --remote-port 443
-  crosslane mptcp endpoint add 10.0.2.2 --device wlan0 --flags subflow,backup
-  crosslane mptcp limits set --subflows 4")]
 pub struct Options {
     /// Print JSON.
     #[arg(long, global = true)]
@@ -29,7 +23,6 @@ pub(super) enum Command {
     #[command(flatten)]
     Request(Verb),
     /// Hold an MPTCP listener until a signal, for subflows to an announced address and port.
-    #[command(after_help = "Example:\n  crosslane mptcp listen 10.0.2.2 --port 50003")]
     Listen {
         /// The address.
         #[arg(value_parser = ip)]
@@ -39,7 +32,6 @@ pub(super) enum Command {
         port: u16,
     },
     /// Print every event of the kernel, a line each, until a signal.
-    #[command(after_help = "Example:\n  crosslane mptcp events --json")]
     Events,
 }
 
@@ -47,7 +39,6 @@ pub(super) enum Command {
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Verb {
     /// Announce an address to the peer of a connection (ADD_ADDR).
-    #[command(after_help = "Example:\n  crosslane mptcp announce 10.0.2.2 --token 1733624498 --id 5 --port 50003")]
     Announce {
         /// The local address.
         #[arg(value_parser = ip)]
@@ -66,7 +57,6 @@ pub(super) enum Verb {
         flags: Flags<SIGNAL>,
     },
     /// Withdraw an address from the peer of a connection (REMOVE_ADDR); its subflows are closed.
-    #[command(after_help = "Example:\n  crosslane mptcp withdraw --token 1733624498 --id 5")]
     Withdraw {
         #[command(flatten)]
         connection: Connection,
@@ -75,22 +65,10 @@ pub(super) enum Verb {
         id: u8,
     },
     /// Open a subflow.
-    #[command(
-        after_help = "Example:\n  crosslane mptcp create --token 1733624498 --local 10.0.2.2 --local-id 5 --remote \
-                      10.0.1.1 --remote-port 443 --flags subflow,backup"
-    )]
     Create(Subflow<SUBFLOW>),
     /// Close a subflow.
-    #[command(
-        after_help = "Example:\n  crosslane mptcp destroy --token 1733624498 --local 10.0.2.2 --local-port 43210 \
-                      --remote 10.0.1.1 --remote-port 443"
-    )]
     Destroy(Subflow<NONE>),
     /// Change the priority of a subflow (MP_PRIO): with `--flags backup` or `nobackup`.
-    #[command(
-        after_help = "Example:\n  crosslane mptcp priority --token 1733624498 --local 10.0.2.2 --remote 10.0.1.1 \
-                      --flags backup"
-    )]
     Priority(Subflow<NONE>),
     /// Endpoints of the in-kernel path manager.
     #[command(subcommand)]
@@ -103,7 +81,6 @@ pub(super) enum Verb {
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Endpoint {
     /// Add an endpoint.
-    #[command(after_help = "Example:\n  crosslane mptcp endpoint add 10.0.2.2 --device wlan0 --flags subflow,backup")]
     Add {
         /// Its address.
         #[arg(value_parser = ip)]
@@ -128,7 +105,6 @@ pub(super) enum Endpoint {
         token: Option<u32>,
     },
     /// Change the flags `backup` and `fullmesh` of an endpoint: both become as given.
-    #[command(after_help = "Example:\n  crosslane mptcp endpoint set --id 1 --flags nobackup")]
     Set {
         /// Its address.
         #[arg(value_parser = ip, required_unless_present = "id")]
@@ -165,7 +141,6 @@ pub(super) enum LimitsCommand {
     /// Print the limits.
     Get,
     /// Set limits; one that is not given stays.
-    #[command(after_help = "Example:\n  crosslane mptcp limits set --subflows 4 --add-addr-accepted 4")]
     Set {
         /// Further subflows in addition to the first one.
         #[arg(long, value_name = "N")]

@@ -8,6 +8,7 @@
 //! | [`diag`] | `sock_diag` with `tcp_info` and MPTCP's own | status of subflows; resync after an overrun |
 //! | [`udp`] | `sock_diag` | owner of the socket that sent a datagram |
 //! | [`wireless`] | generic netlink `nl80211` | signal, rates and failures of Wi-Fi and 802.11p |
+//! | [`nftables`] | `nf_tables` | whether a firewall drops what an agent sends |
 //! | [`links`] | rtnetlink | changes of interfaces and addresses |
 //! | [`Wiring`] | rtnetlink | interfaces, addresses, routes and rules of our own |
 //! | [`path_routes`] | rtnetlink | rules and routes by which packets leave over the path of their address |
@@ -29,6 +30,7 @@ pub mod links;
 mod lookup;
 mod message;
 mod mptcp_info;
+pub mod nftables;
 mod owner;
 pub mod path_manager;
 pub mod path_routes;

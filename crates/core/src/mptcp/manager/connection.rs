@@ -8,6 +8,7 @@ use super::super::{AddressId, Command, ConnectionSnapshot, MeasuredSubflow, Refu
 use super::backoff::Backoff;
 use super::canonical;
 use super::entry::Entry;
+use super::history::{CloseCause, ConnectionEvent, History};
 use super::ids::Ids;
 use super::plan::{Paths, Plan};
 use crate::path::{PathId, PathState};
@@ -77,6 +78,7 @@ pub(super) struct Connection {
     ids: Ids,
     room: Room,
     has_swept: bool,
+    pub history: History,
 }
 
 /// The opening of a subflow over a path.
@@ -116,8 +118,17 @@ impl Connection {
         self.remotes.first().map(|(remote, _)| canonical(remote.ip()))
     }
 
+    /// It accepts further subflows, if it began or was found.
+    pub fn establish(&mut self, now: Instant, how: Option<ConnectionEvent>) {
+        if let Some(how) = how.filter(|_| !self.established) {
+            self.established = true;
+            self.history.add(now, None, how);
+        }
+    }
+
     /// Leaves it to the in-kernel path manager.
-    pub fn leave(&mut self) {
+    pub fn leave(&mut self, now: Instant) {
+        self.history.add(now, None, ConnectionEvent::Left);
         self.is_foreign = true;
         self.subflows.clear();
         self.unplaced.clear();
@@ -169,12 +180,19 @@ impl Connection {
     }
 
     pub fn opened(&mut self, now: Instant, plan: Plan, subflow: Subflow) {
+        if let Some((path, state)) = self.place(now, plan, subflow) {
+            self.history.add(now, Some(path), ConnectionEvent::Opened(state));
+        }
+    }
+
+    /// Its path and state, if it was not known yet.
+    fn place(&mut self, now: Instant, plan: Plan, subflow: Subflow) -> Option<(PathId, PathState)> {
         let ip = canonical(subflow.local.ip());
         let Some(path) = plan.paths.path_of(ip).or_else(|| plan.paths.former_path_of(ip)) else {
             if self.unplaced.len() < MAX_SUBFLOWS && !self.unplaced.iter().any(|known| known.local == subflow.local) {
                 self.unplaced.push(subflow);
             }
-            return;
+            return None;
         };
         // The event has the peer's flag; the kernel does not report our own to the
         // program that requested it.
@@ -190,7 +208,8 @@ impl Connection {
             unconfirmed = Duration::ZERO;
         }
         self.ids.learn(ip, subflow.local_id, path);
-        if self.find(subflow.local, subflow.remote).is_none() && self.subflows.len() < MAX_SUBFLOWS {
+        let is_new = self.find(subflow.local, subflow.remote).is_none() && self.subflows.len() < MAX_SUBFLOWS;
+        if is_new {
             let (confirmed, active_since) = (now + unconfirmed, (!backup).then_some(now));
             self.subflows.push(Entry {
                 subflow: Subflow { backup, ..subflow },
@@ -203,6 +222,7 @@ impl Connection {
                 destroy: Backoff::default(),
             });
         }
+        is_new.then_some((path, if backup { PathState::Backup } else { PathState::Active }))
     }
 
     /// A subflow exists that the peer has not answered yet.
@@ -230,7 +250,9 @@ impl Connection {
                 entry.set_backup(now, subflow.backup);
                 self.subflows.push(entry);
             } else {
-                self.opened(now, plan, subflow);
+                if let Some((path, _)) = self.place(now, plan, subflow) {
+                    self.history.add(now, Some(path), ConnectionEvent::Found);
+                }
                 if let Some(entry) = self.find(subflow.local, subflow.remote) {
                     entry.flag = Backoff::default();
                 }
@@ -240,14 +262,19 @@ impl Connection {
 
     /// A subflow is gone. Returns how many subflows beyond the first the peer accepts,
     /// if that has just been detected.
-    pub fn closed(&mut self, now: Instant, plan: Plan, subflow: Subflow) -> Option<u8> {
+    pub fn closed(&mut self, now: Instant, plan: Plan, subflow: Subflow, error: u8) -> Option<u8> {
         let same = |entry: &Entry| (entry.subflow.local, entry.subflow.remote) == (subflow.local, subflow.remote);
         let Some(place) = self.subflows.iter().position(same) else {
             self.unplaced.retain(|known| (known.local, known.remote) != (subflow.local, subflow.remote));
-            self.join_failed(now, canonical(subflow.local.ip()));
+            if let Some(path) = self.join_failed(now, canonical(subflow.local.ip())) {
+                self.history.add(now, Some(path), ConnectionEvent::NotOpened(error));
+            }
             return None;
         };
         let entry = self.subflows.remove(place);
+        if !entry.is_closing() {
+            self.history.add(now, Some(entry.path), ConnectionEvent::Ended(error));
+        }
         let lived = now.since(entry.opened);
         if lived >= STABLE_LIFETIME {
             self.forget_failures(entry.path);
@@ -264,7 +291,12 @@ impl Connection {
 
     pub fn priority_changed(&mut self, now: Instant, subflow: Subflow) {
         if let Some(entry) = self.find(subflow.local, subflow.remote) {
+            let was = entry.state();
             entry.set_backup(now, subflow.backup);
+            let (path, state) = (entry.path, entry.state());
+            if state != was {
+                self.history.add(now, Some(path), ConnectionEvent::PeerSet(state));
+            }
         }
         let unplaced = self.unplaced.iter_mut().filter(|known| known.local == subflow.local);
         unplaced.for_each(|known| known.backup = subflow.backup);
@@ -275,6 +307,7 @@ impl Connection {
         match *command {
             Command::CreateSubflow { local, .. } => {
                 let path = self.join_failed(now, canonical(local));
+                self.history.add(now, path, ConnectionEvent::Refused(why));
                 if let (Refusal::IdTaken, Some(path)) = (why, path) {
                     self.ids.forget(canonical(local));
                     self.sweep(token, path, out);
@@ -286,12 +319,16 @@ impl Connection {
                 if let Some(entry) = self.find(local, remote) {
                     entry.closing_since = None;
                     entry.destroy.refused(now);
+                    let path = entry.path;
+                    self.history.add(now, Some(path), ConnectionEvent::Refused(why));
                 }
             }
             Command::SetBackup { local, remote, backup, .. } => {
                 if let Some(entry) = self.find(local, remote) {
                     entry.set_backup(now, !backup);
                     entry.flag.refused(now);
+                    let path = entry.path;
+                    self.history.add(now, Some(path), ConnectionEvent::Refused(why));
                 }
             }
             // Not retried: an address unknown to the kernel needs no withdrawal.
@@ -305,6 +342,7 @@ impl Connection {
         let (mut stalled, others): (Vec<&mut Entry>, Vec<&mut Entry>) =
             open.partition(|entry| entry.path == path && entry.subflow.remote == remote);
         let entry = stalled.first_mut().filter(|_| !others.is_empty())?;
+        self.history.add(now, Some(path), ConnectionEvent::Closed(CloseCause::Stalled));
         Some(entry.command_destroy(now, token))
     }
 
@@ -353,7 +391,10 @@ impl Connection {
     fn expire(&mut self, now: Instant) {
         let expired = |join: &Join| join.opening_until.is_some_and(|until| now >= until);
         let expired: Vec<PathId> = self.joins.iter().filter(|(_, join)| expired(join)).map(|(&path, _)| path).collect();
-        expired.into_iter().for_each(|path| self.fail(now, path));
+        for path in expired {
+            self.fail(now, path);
+            self.history.add(now, Some(path), ConnectionEvent::NotOpened(0));
+        }
         self.subflows.retain(|entry| entry.closing_since.is_none_or(|since| now < since + CLOSE_TIMEOUT));
         self.room.full_until = self.room.full_until.filter(|until| now < *until);
     }
@@ -393,6 +434,7 @@ impl Connection {
         }
         full.failed(now, FIRST_FULL_PAUSE, RARE_PAUSE);
         (self.room.full, self.room.full_until) = (full, Some(full.not_before));
+        self.history.add(now, None, ConnectionEvent::Full);
         Some(others.iter().filter(|entry| entry.subflow.local_id != AddressId(0)).count() as u8)
     }
 
@@ -415,6 +457,7 @@ impl Connection {
                 None => self.open(now, token, plan, path, out),
                 Some(entry) if promotes && entry.waits_for_promotion(plan) && entry.flag.may(now) => {
                     out.push_back((path, entry.command_backup(now, token, false)));
+                    self.history.add_own(now, path, ConnectionEvent::Set(PathState::Active), plan);
                 }
                 Some(_) => {}
             }
@@ -463,6 +506,7 @@ impl Connection {
         for entry in &mut self.subflows {
             if entry.waits_for_demotion(plan) && entry.flag.may(now) {
                 out.push_back((entry.path, entry.command_backup(now, token, true)));
+                self.history.add_own(now, entry.path, ConnectionEvent::Set(PathState::Backup), plan);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The paths of the path manager, and their wanted states.
 
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -17,6 +18,8 @@ const MAX_FORMER: usize = 64;
 pub(super) struct Paths {
     pub specs: Vec<PathSpec>,
     pub wanted: Wanted,
+    /// The reason of each path's wanted state.
+    pub reasons: Vec<Arc<str>>,
     /// Lost paths.
     pub lost: Vec<bool>,
     pub overlap: Duration,

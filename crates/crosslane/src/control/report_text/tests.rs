@@ -192,6 +192,30 @@ what happened last:
 }
 
 #[test]
+fn an_explanation_of_a_connection_has_what_happened_last_to_it() {
+    let status = ConnectionReport {
+        token: TokenName(7),
+        class: "default".into(),
+        peer: None,
+        accepted: false,
+        is_foreign: false,
+        subflows: vec![],
+    };
+    let change = |ago_s, times, text: &str| ConnectionChangeReport {
+        ago_s,
+        path: None,
+        what: "began".into(),
+        times,
+        text: text.into(),
+    };
+    let changes = vec![change(42.0, 1, "it accepts further subflows"), change(3.0, 4, "it is unlucky")];
+    let shown = explanation(&Explanation::Connection { status: Box::new(status), paths: vec![], changes });
+    let expected =
+        "\nwhat happened last:\n  42 s ago: it accepts further subflows\n  3.0 s ago: it is unlucky (4 times)\n";
+    assert!(shown.ends_with(expected), "{shown}");
+}
+
+#[test]
 fn an_answer_cannot_write_to_the_terminal() {
     let status_of = AgentStatus { configuration: "\u{1b}[2Jx".into(), ..agent() };
     assert!(status(&status_of).contains("configuration   ?[2Jx\n"));

@@ -5,6 +5,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use super::super::super::{AddressId, Command, Token};
 use super::super::entry::Entry;
+use super::super::history::{CloseCause, ConnectionEvent};
 use super::super::ids::Ids;
 use super::super::{Plan, canonical};
 use super::{Commands, Connection, UNKNOWN_IDS};
@@ -30,8 +31,10 @@ impl Connection {
         let Some((first, others)) = due.split_first_mut() else { return };
         for entry in &mut *others {
             out.push_back((entry.path, entry.command_destroy(now, token)));
+            self.history.add(now, Some(entry.path), ConnectionEvent::Closed(CloseCause::NoAddress));
         }
         withdraw(token, first, &mut self.ids, out);
+        self.history.add(now, Some(first.path), ConnectionEvent::Closed(CloseCause::NoAddress));
         out.push_back((first.path, first.command_destroy(now, token)));
         for entry in others {
             let local = canonical(entry.subflow.local.ip());
@@ -60,13 +63,14 @@ impl Connection {
         if !stays && self.room.full_until.is_none() {
             return;
         }
-        let Connection { subflows, ids, server_side, .. } = self;
+        let Connection { subflows, ids, server_side, history, .. } = self;
         let unwanted = subflows.iter_mut().filter(is_unwanted).skip(usize::from(!stays));
         for entry in unwanted.filter(|entry| which(entry) && entry.destroy.may(now)) {
             if entry.is_lost(plan) && !*server_side {
                 withdraw(token, entry, ids, out);
             }
             out.push_back((entry.path, entry.command_destroy(now, token)));
+            history.add_own(now, entry.path, ConnectionEvent::Closed(CloseCause::Unwanted), plan);
         }
     }
 
@@ -81,6 +85,7 @@ impl Connection {
             let is_twice = before.iter().any(|first| first.is_usable(plan) && key(first) == key(entry));
             if is_twice && !self.server_side && entry.is_usable(plan) && entry.destroy.may(now) {
                 out.push_back((entry.path, entry.command_destroy(now, token)));
+                self.history.add(now, Some(entry.path), ConnectionEvent::Closed(CloseCause::Duplicate));
             }
         }
     }
