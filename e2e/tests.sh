@@ -4,13 +4,14 @@
 #
 # Most tests of the program wait for emulated links and leave the processors idle, so three of them run at the
 # same time. Everything that only computes is one more part, in the scheduling class `idle`, so that it delays
-# neither a packet nor a program under test. `wires` and `coupled` measure rates, so they run alone at the end.
+# neither a packet nor a program under test. `wires` and `coupled` measure rates, so they run alone at the end, after
+# the commands of the guides.
 set -eu
 cd "$(dirname "$0")/.."
 
 # The parts, those that take longest first.
 parts() {
-    printf '%s\n' computing hardship silent_loss tunnel lifecycle tunnel_mtu unit guides
+    printf '%s\n' computing hardship silent_loss tunnel lifecycle tunnel_mtu unit
     # A test is a file, or a folder with main.rs.
     (cd crates/crosslane/tests && ls -d *.rs */main.rs) | sed 's|/main.rs$||; s|\.rs$||'
 }
@@ -39,6 +40,7 @@ case ${1:-} in
     '')
         failed=
         parts | awk '$0 != "wires" && $0 != "coupled" && !seen[$0]++' | xargs -P 4 -n 1 "$0" || failed=yes
+        "$0" guides || failed=yes
         "$0" wires || failed=yes
         "$0" coupled || failed=yes
         [ -z "$failed" ] || { echo 'tests FAILED: see each FAILED above'; exit 1; }

@@ -2,6 +2,10 @@
 //! sender has more data than that path takes, every good path carries in the mode
 //! [`Aggregate`](Mode::Aggregate).
 //!
+//! A path of which no signal tells when it recovers, and that was left, carries again only
+//! after a hold-down, or when the path that carries instead is not good. The hold-down
+//! doubles with each return that does not last.
+//!
 //! If no path is good, each carries in turn, first the one that was left the longest time
 //! ago, until one proves to be good. Paths over one radio count as one: the strongest.
 
@@ -21,6 +25,13 @@ const NOT_FULL: Duration = Duration::from_secs(2);
 /// How long a path that is not good carries before the next one is tried: a subflow is
 /// opened in two RTTs, and its first data is acknowledged in one more.
 const TURN: Duration = Duration::from_millis(300);
+/// A path that was left is preferred again after this time; it doubles with each return that
+/// lasts less than [`SHORT_RETURN`], at most so often.
+const HOLD_DOWN: Duration = Duration::from_secs(60);
+const SHORT_RETURN: Duration = Duration::from_secs(10);
+const MAX_DOUBLINGS: u32 = 3;
+/// Ranks of paths in hold-down begin here.
+const HELD: u8 = 128;
 
 /// The allocator.
 #[derive(Clone, Debug)]
@@ -29,14 +40,51 @@ pub struct Adaptive {
     one: OneOfRadio,
     all: OneOfRadio,
     now: Instant,
-    /// When each path was last good, or last had its turn.
-    tried: Vec<Instant>,
+    tracks: Vec<Track>,
     /// The path that has its turn, and when it began.
     turn: Option<(usize, Instant)>,
     /// Of the active paths.
     full: Fullness,
     /// Whether every good path carries.
     shares: bool,
+}
+
+/// How a path carried.
+#[derive(Clone, Copy, Debug, Default)]
+struct Track {
+    /// Whether it carries, since when, and when it last did.
+    is_active: bool,
+    since: Instant,
+    carried: Instant,
+    /// Whether it is good.
+    is_good: bool,
+    /// Until when it is not preferred.
+    held_until: Option<Instant>,
+    doublings: u32,
+}
+
+impl Track {
+    fn observe(&mut self, now: Instant, path: &PathSupply) {
+        let is_active = path.input.was == PathState::Active;
+        if is_active && !self.is_active {
+            self.since = now;
+        }
+        (self.is_active, self.is_good) = (is_active, path.input.belief == Belief::Good);
+        if is_active {
+            self.carried = now;
+        }
+    }
+
+    /// The path carries, and is not good any more.
+    fn leave(&mut self, now: Instant) {
+        let is_short = self.held_until.is_some() && now.since(self.since) < SHORT_RETURN;
+        self.doublings = if is_short { (self.doublings + 1).min(MAX_DOUBLINGS) } else { 0 };
+        self.held_until = Some(now + HOLD_DOWN * (1 << self.doublings));
+    }
+
+    fn is_held(&self, now: Instant) -> bool {
+        self.held_until.is_some_and(|until| now < until)
+    }
 }
 
 impl Adaptive {
@@ -48,7 +96,7 @@ impl Adaptive {
             one: OneOfRadio::new(Params { mode: alone, ..params }),
             all: OneOfRadio::new(Params { mode: Mode::Aggregate, ..params }),
             now: Instant::ZERO,
-            tried: Vec::new(),
+            tracks: Vec::new(),
             turn: None,
             full: Fullness::default(),
             shares: false,
@@ -70,25 +118,51 @@ impl Adaptive {
     fn next_turn(&mut self, paths: &[PathInput]) -> Option<usize> {
         let serves = |place: usize| self.one.serves(place, &paths[place]);
         let is_usable = |path: &PathInput| matches!(path.belief, Belief::Fading | Belief::Stalled);
+        let track = |place: usize| self.tracks.get(place).copied().unwrap_or_default();
         let usable = || (0..paths.len()).filter(|place| is_usable(&paths[*place]) && serves(*place));
         let radio = paths.first()?.radio;
         if radio.is_some() && paths.iter().all(|path| path.radio == radio) {
             return None;
         }
-        if let Some((place, since)) = self.turn.filter(|(place, _)| *place < paths.len() && is_usable(&paths[*place]))
+        if let Some((place, since)) = self.turn
             && self.now < since + TURN
-            && serves(place)
-            && usable().all(|other| paths[other].belief >= paths[place].belief)
+            && usable().any(|other| other == place)
         {
             return Some(place);
         }
-        let place =
-            usable().min_by_key(|place| (paths[*place].belief, self.tried.get(*place).copied(), paths[*place].rank))?;
+        let place = usable().min_by_key(|place| (track(*place).carried, paths[*place].rank))?;
         self.turn = Some((place, self.now));
-        if let Some(tried) = self.tried.get_mut(place) {
-            *tried = self.now;
+        if let Some(track) = self.tracks.get_mut(place) {
+            track.carried = self.now;
         }
         Some(place)
+    }
+
+    /// The paths with the ranks by which they are preferred now: one in hold-down does not take
+    /// over from a good path.
+    fn ranked(&self, paths: &[PathInput]) -> Vec<PathInput> {
+        let rank = |(place, path): (usize, &PathInput)| {
+            let carries = path.was == PathState::Active && path.belief == Belief::Good;
+            let is_held = !carries && self.tracks.get(place).is_some_and(|track| track.is_held(self.now));
+            PathInput { rank: if is_held { HELD.saturating_add(path.rank) } else { path.rank }, ..*path }
+        };
+        paths.iter().enumerate().map(rank).collect()
+    }
+
+    /// Begins and ends hold-downs; returns the length of one that ends while its path is good.
+    fn hold_down(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Duration> {
+        let mut released = None;
+        for (track, path) in self.tracks.iter_mut().zip(paths) {
+            let was_held = track.is_held(self.now);
+            let is_bad = matches!(path.input.belief, Belief::Fading | Belief::Stalled | Belief::Lost);
+            if track.is_active && track.is_good && is_bad && !path.rat.needs_signal() {
+                track.leave(now);
+            }
+            if was_held && !track.is_held(now) && path.input.belief == Belief::Good {
+                released = Some(HOLD_DOWN * (1 << track.doublings));
+            }
+        }
+        released
     }
 }
 
@@ -102,13 +176,7 @@ fn is_dead_reserve(paths: &[PathInput], path: &PathInput, state: PathState) -> b
 
 impl Allocator for Adaptive {
     fn allocate(&mut self, paths: &[PathInput]) -> Wanted {
-        self.tried.resize(paths.len(), Instant::ZERO);
-        for (tried, path) in self.tried.iter_mut().zip(paths) {
-            if path.was == PathState::Active {
-                *tried = self.now;
-            }
-        }
-        let wanted = if self.shares { self.all.allocate(paths) } else { self.one.allocate(paths) };
+        let wanted = if self.shares { self.all.allocate(paths) } else { self.one.allocate(&self.ranked(paths)) };
         let is_any_good = paths.iter().any(|path| path.belief == Belief::Good);
         if !is_any_good && let Some(first) = self.next_turn(paths) {
             let state = |(place, path)| if place == first { PathState::Active } else { fallback_state(path) };
@@ -122,8 +190,15 @@ impl Allocator for Adaptive {
     }
 
     fn review(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Reason> {
+        self.tracks.resize(paths.len(), Track::default());
+        let released = self.hold_down(now, paths);
         self.now = now;
+        self.tracks.iter_mut().zip(paths).for_each(|(track, path)| track.observe(now, path));
         let (of_one, of_all) = (self.one.review(now, paths), self.all.review(now, paths));
+        if let Some(held) = released.filter(|_| !self.shares) {
+            let text = format!("a path that was left is good, and was held down for {} s", held.as_secs());
+            return Some(Reason { rule: "adaptive.return", text, inputs: [("held_s", held.as_secs_f64())].into() });
+        }
         if self.turn.is_some_and(|(_, since)| now >= since + TURN) && paths.len() > 1 {
             return Some(Reason::plain("adaptive.turn", "no path is good, the next is tried"));
         }
@@ -143,7 +218,8 @@ impl Allocator for Adaptive {
         let radio = if self.shares { self.all.next_wakeup() } else { self.one.next_wakeup() };
         let alone = self.full.last().filter(|_| self.shares).map(|last| last + NOT_FULL);
         let turn = self.turn.map(|(_, since)| since + TURN);
-        radio.into_iter().chain(alone).chain(turn).filter(|at| *at > self.now).min()
+        let held = self.tracks.iter().filter_map(|track| track.held_until);
+        radio.into_iter().chain(alone).chain(turn).chain(held).filter(|at| *at > self.now).min()
     }
 }
 
@@ -183,5 +259,70 @@ mod tests {
             let reason = allocator.review(Instant::ZERO + TURN, &inputs.map(supply));
             assert_eq!(reason.is_some_and(|reason| reason.rule == "adaptive.turn"), takes_turns);
         }
+    }
+
+    /// Reviews and allocates with these beliefs about two paths of this radio access technology,
+    /// of which the first is preferred; returns the states, and the rule if there is one.
+    fn advance(
+        adaptive: &mut Adaptive,
+        was: &mut [PathState; 2],
+        at_ms: u64,
+        rat: Rat,
+        beliefs: [Belief; 2],
+    ) -> Option<&'static str> {
+        let input = |place: usize, was: &[PathState; 2]| PathInput {
+            belief: beliefs[place],
+            was: was[place],
+            rank: place as u8,
+            radio: None,
+        };
+        let latest = Latest::default();
+        let wanted = adaptive.allocate(&[input(0, was), input(1, was)]);
+        was.copy_from_slice(wanted.states());
+        let supply = |place: usize| PathSupply { input: input(place, was), rat, history: None, latest: &latest };
+        let reason = adaptive.review(Instant::from_millis(at_ms), &[supply(0), supply(1)]);
+        if reason.is_some() {
+            let wanted = adaptive.allocate(&[input(0, was), input(1, was)]);
+            was.copy_from_slice(wanted.states());
+        }
+        reason.map(|reason| reason.rule)
+    }
+
+    #[test]
+    fn a_path_that_was_left_is_preferred_again_only_after_a_hold_down() {
+        use Belief::{Fading, Good};
+        let smoothing = Duration::from_millis(300);
+        let params =
+            Params { mode: Mode::Backup, threshold_dbm: -82.0, hysteresis_db: 3.0, smoothing, prefers_stalled: true };
+        for (rat, states) in [(Rat::Lte, [Backup, Active]), (Rat::Wifi, [Active, Backup])] {
+            let (mut adaptive, mut was) = (Adaptive::new(params), [Closed; 2]);
+            advance(&mut adaptive, &mut was, 0, rat, [Good, Good]);
+            advance(&mut adaptive, &mut was, 10, rat, [Good, Good]);
+            assert_eq!(was, [Active, Backup]);
+            advance(&mut adaptive, &mut was, 20, rat, [Fading, Good]);
+            assert_eq!(was, [Backup, Active], "it is left at once");
+            advance(&mut adaptive, &mut was, 2000, rat, [Good, Good]);
+            assert_eq!(was, states, "the signal of Wi-Fi tells when it recovers");
+        }
+    }
+
+    #[test]
+    fn a_path_in_hold_down_takes_over_from_one_that_is_not_good_and_later_from_one_that_is() {
+        use Belief::{Fading, Good};
+        let smoothing = Duration::from_millis(300);
+        let params =
+            Params { mode: Mode::Backup, threshold_dbm: -82.0, hysteresis_db: 3.0, smoothing, prefers_stalled: true };
+        let (mut adaptive, mut was) = (Adaptive::new(params), [Closed; 2]);
+        let mut at = |at_ms, beliefs| {
+            let rule = advance(&mut adaptive, &mut was, at_ms, Rat::Lte, beliefs);
+            (was, rule)
+        };
+        at(0, [Good, Good]);
+        at(10, [Good, Good]);
+        assert_eq!(at(20, [Fading, Good]).0, [Backup, Active]);
+        assert_eq!(at(1000, [Good, Fading]).0, [Active, Backup]);
+        assert_eq!(at(1010, [Fading, Good]).0, [Backup, Active], "it is left again soon: the hold-down doubles");
+        assert_eq!(at(61_000, [Good, Good]).0, [Backup, Active]);
+        assert_eq!(at(121_020, [Good, Good]), ([Active, Backup], Some("adaptive.return")));
     }
 }

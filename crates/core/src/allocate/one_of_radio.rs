@@ -47,6 +47,10 @@ const RESERVE_DB: f64 = 10.0;
 /// for as long a lost packet holds up what the other delivers.
 const DETOUR: Duration = Duration::from_millis(50);
 
+/// Time constant of the smoothing by which the strongest is chosen: another one takes over
+/// while both carry, so a wrong choice costs less than a late one.
+pub const SMOOTHING: Duration = Duration::from_millis(100);
+
 /// Parameters of [`OneOfRadio`].
 #[derive(Clone, Copy, Debug)]
 pub struct Params {

@@ -1,8 +1,8 @@
 //! What a path is like now, from what its subflows deliver.
 //!
-//! Three signs, each of them sufficient, say that a path delivers late: its RTT, compared
+//! Four signs, each of them sufficient, say that a path delivers late: its RTT, compared
 //! with the least and the usual RTT; the age of the oldest unacknowledged byte; its
-//! retransmissions. While none shows, the path is good, whatever its signal.
+//! retransmissions; its delivery rate, compared with what is usually offered. While none shows, the path is good, whatever its signal.
 //!
 //! A path that was left is good again when its signal is above the level at which
 //! messages begin to be late (`forecast.rs`), and does not fall towards it. If its signal
@@ -59,8 +59,8 @@ pub struct Quality {
     carried_at: Option<Instant>,
     flows: BTreeMap<(u32, SocketAddr), Flow>,
     checked: Instant,
-    /// Whether the last sample was of a bulk sender; unknown at first.
-    is_bulk: Option<bool>,
+    /// Whether the last sample was of a bulk sender.
+    is_bulk: bool,
     link_down: bool,
     left: Option<Left>,
     returned: Option<Instant>,
@@ -115,7 +115,7 @@ impl Quality {
         let late_ms = self.late_ms;
         let Some(flow) = self.flows.get_mut(&key) else {
             if self.flows.len() < MAX_SUBFLOWS {
-                self.flows.insert(key, Flow::new(now, transport, self.is_bulk != Some(false)));
+                self.flows.insert(key, Flow::new(now, transport, self.is_bulk));
             }
             return;
         };
@@ -124,11 +124,10 @@ impl Quality {
         if delivered || has_received {
             self.carried_at = Some(now);
         }
-        self.is_bulk = Some(flow.is_bulk());
-        if flow.is_bulk() {
-            return self.watch_signal(now);
-        }
-        match flow.evidence(now, late_ms) {
+        let (is_bulk, evidence) = (flow.is_bulk(), flow.evidence(now, late_ms));
+        self.is_bulk = is_bulk;
+        match evidence {
+            None if is_bulk => self.watch_signal(now),
             Some(evidence) => self.on_evidence(now, evidence),
             None if delivered && self.belief == Belief::Good => self.forecast.on_delivery(now),
             None if delivered && !transport.backup => self.on_proof(now),
@@ -166,7 +165,7 @@ impl Quality {
         if self.belief == Belief::Unknown {
             return;
         }
-        let stalled = evidence.sign == Sign::Age;
+        let stalled = matches!(evidence.sign, Sign::Age | Sign::Rate);
         match &mut self.left {
             Some(left) if !stalled || left.stalled => return,
             Some(left) => left.stalled = true,
@@ -208,6 +207,11 @@ impl Quality {
                 "quality.age",
                 format!("the oldest byte is unacknowledged for {figure:.0} ms, {limit:.0} ms allowed"),
                 ["age_ms", "limit_ms"],
+            ),
+            Sign::Rate => (
+                "quality.rate",
+                format!("{figure:.0} kbit/s are delivered while more waits, {limit:.0} kbit/s are usually offered"),
+                ["delivered_kbit_s", "offered_kbit_s"],
             ),
             Sign::Loss => (
                 "quality.loss",

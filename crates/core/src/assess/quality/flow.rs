@@ -1,4 +1,5 @@
-//! One subflow: what its RTT, its oldest unacknowledged byte and its retransmissions say.
+//! One subflow: what its RTT, its oldest unacknowledged byte, its retransmissions and its
+//! delivery rate say.
 
 use alloc::collections::VecDeque;
 
@@ -45,6 +46,12 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 const BULK_SHARES: [f64; 2] = [0.5, 0.1];
 const INITIAL_WINDOW: u32 = 10;
 const BULK_S: f64 = 0.2;
+/// Time constant of the offered rate, and the time after which it is known.
+const OFFERED_S: f64 = 5.0;
+const MIN_OFFERED_S: f64 = 1.0;
+/// For so long more must wait than the path takes while it delivers less than this share of what is offered.
+const STARVED: Duration = Duration::from_millis(200);
+const STARVED_SHARE: f64 = 0.9;
 /// A pause of a sender counts as at most this.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 /// Maximum number of sending times remembered; later ones are not.
@@ -59,6 +66,8 @@ pub(super) enum Sign {
     Age,
     /// The share of segments that were retransmitted.
     Loss,
+    /// Delivered while more waited, compared with what is usually offered, in kbit/s.
+    Rate,
 }
 
 /// A sign, its figure, and the limit that it exceeds.
@@ -114,6 +123,33 @@ pub(super) struct Flow {
     active: Instant,
     full: f64,
     is_bulk: bool,
+    /// Whether more waited at the last sample than the window takes.
+    is_full: bool,
+    offered: Offered,
+    /// Since when more has waited without a break, and the bytes acknowledged by then.
+    full_since: Option<(Instant, u64)>,
+    /// Rate in the last such span, in bit/s.
+    starved_bit_s: Option<f64>,
+}
+
+/// What the sender usually offers: the rate delivered while nothing waits, in bit/s.
+#[derive(Clone, Copy, Debug, Default)]
+struct Offered {
+    bits: f64,
+    seconds: f64,
+}
+
+impl Offered {
+    fn follow(&mut self, elapsed: Duration, bits: f64) {
+        let kept = 1.0 - share(elapsed, OFFERED_S);
+        self.bits = self.bits * kept + bits;
+        self.seconds = self.seconds * kept + elapsed.as_secs_f64();
+    }
+
+    /// `None` while too little is known.
+    fn bit_s(self) -> Option<f64> {
+        (self.seconds >= MIN_OFFERED_S).then(|| self.bits / self.seconds)
+    }
 }
 
 /// Share of a sample after `elapsed` for a time constant.
@@ -145,18 +181,23 @@ impl Flow {
             active: now,
             full: f64::from(u8::from(is_bulk)),
             is_bulk,
+            is_full: false,
+            offered: Offered::default(),
+            full_since: None,
+            starved_bit_s: None,
         }
     }
 
     /// Another subflow has taken the place of this one: what is known of its RTT remains.
     fn replace(&mut self, now: Instant, transport: &Transport) {
-        let Flow { least_ms, span, usual, samples, full, is_bulk, .. } = *self;
-        *self = Flow { least_ms, span, usual, samples, full, ..Flow::new(now, transport, is_bulk) };
+        let Flow { least_ms, span, usual, samples, full, is_bulk, offered, .. } = *self;
+        *self = Flow { least_ms, span, usual, samples, full, offered, ..Flow::new(now, transport, is_bulk) };
     }
 
     /// Processes the statistics; returns whether something was delivered.
     pub(super) fn observe(&mut self, now: Instant, transport: &Transport) -> bool {
-        if (transport.delivered.wrapping_sub(self.last.delivered) as i32) < 0 {
+        let is_behind = (transport.delivered.wrapping_sub(self.last.delivered) as i32) < 0;
+        if is_behind || transport.bytes_acked < self.last.bytes_acked {
             self.replace(now, transport);
             return false;
         }
@@ -170,10 +211,12 @@ impl Flow {
         if transport.unacked > 0 || delivered > 0 {
             self.follow_window(now, transport);
         }
+        self.follow_rate(now, before, &last, transport);
         // Bytes may have been sent just after the last sample.
         self.follow_sent((now - SAMPLE_INTERVAL).max(before), &last, transport);
         if delivered > 0 {
-            self.on_rtt(now, rtt_ms(&last, transport, delivered));
+            let least_ms = transport.min_rtt.map_or(0.0, ms);
+            self.on_rtt(now, rtt_ms(&last, transport, delivered).max(least_ms));
         }
         self.has_delivered = !transport.backup && (self.has_delivered || delivered > 0);
         delivered > 0
@@ -184,10 +227,32 @@ impl Flow {
         self.last.bytes_received
     }
 
+    /// What is delivered while more waits, and what is offered.
+    fn follow_rate(&mut self, now: Instant, before: Instant, last: &Transport, transport: &Transport) {
+        let was_full = core::mem::replace(&mut self.is_full, is_full(transport));
+        self.starved_bit_s = None;
+        if transport.backup {
+            self.full_since = None;
+        } else if !self.is_full {
+            self.full_since = None;
+            if !was_full && !self.is_bulk && self.has_delivered {
+                let bits = 8.0 * transport.bytes_acked.saturating_sub(last.bytes_acked) as f64;
+                self.offered.follow(now.since(before), bits);
+            }
+        } else {
+            let (since, acked) = *self.full_since.get_or_insert((now, transport.bytes_acked));
+            let span = now.since(since);
+            if span >= STARVED {
+                self.starved_bit_s =
+                    Some(8.0 * transport.bytes_acked.saturating_sub(acked) as f64 / span.as_secs_f64());
+                self.full_since = Some((now, transport.bytes_acked));
+            }
+        }
+    }
+
     fn follow_window(&mut self, now: Instant, transport: &Transport) {
         let elapsed = now.since(core::mem::replace(&mut self.active, now)).min(MAX_PAUSE);
-        let is_full = transport.is_full() || transport.unacked > INITIAL_WINDOW;
-        self.full += share(elapsed, BULK_S) * (f64::from(u8::from(is_full)) - self.full);
+        self.full += share(elapsed, BULK_S) * (f64::from(u8::from(is_full(transport))) - self.full);
         self.is_bulk = self.full > BULK_SHARES[usize::from(self.is_bulk)];
     }
 
@@ -248,14 +313,22 @@ impl Flow {
         [sent, self.waiting_since].into_iter().flatten().min().map_or(0.0, |at| ms(now.since(at)))
     }
 
+    /// Less is delivered than is usually offered, while more waits.
+    fn shortfall(&self) -> Option<Evidence> {
+        let (offered, bit_s) = self.offered.bit_s().zip(self.starved_bit_s)?;
+        let evidence = Evidence { sign: Sign::Rate, figure: bit_s / 1e3, limit: offered / 1e3 };
+        (bit_s < STARVED_SHARE * offered).then_some(evidence)
+    }
+
     /// The age that the RTTs explain, in ms: that at which they usually end, and less if the
     /// message would be late then. The first acknowledgement may be delayed: it is awaited for
     /// up to two RTTs.
     fn age_limit_ms(&self, late_ms: f64) -> f64 {
+        let least = self.least();
         let tight_ms = self.usual.end(FEW_DEVIATIONS).max(NOTICE_MS);
         let usual_ms = self.usual.end(DEVIATIONS).max(tight_ms);
-        let first_ms = if self.has_delivered { 0.0 } else { self.least().min(NOTICE_MS + DELAYED_ACK_MS) };
-        self.least() + (RESCUE * late_ms - self.least()).clamp(tight_ms, usual_ms).max(first_ms)
+        let first_ms = if self.has_delivered { 0.0 } else { least.min(NOTICE_MS + DELAYED_ACK_MS) };
+        least + (RESCUE * late_ms - least).clamp(tight_ms, usual_ms).max(first_ms)
     }
 
     /// Where the RTTs may end above the least, in ms.
@@ -265,12 +338,14 @@ impl Flow {
 
     /// What says that the path delivers late.
     pub(super) fn evidence(&self, now: Instant, late_ms: f64) -> Option<Evidence> {
-        if self.is_bulk {
-            return None;
-        }
         let exceeds = |sign, figure, limit| (figure > limit).then_some(Evidence { sign, figure, limit });
         let recent = self.recent.unwrap_or_default();
-        exceeds(Sign::Age, self.age_ms(now), self.age_limit_ms(late_ms))
+        let is_first = !self.has_delivered && !self.last.backup;
+        let by_age = || exceeds(Sign::Age, self.age_ms(now), self.age_limit_ms(late_ms));
+        if self.is_bulk || self.is_full {
+            return self.shortfall().or_else(|| by_age().filter(|_| is_first));
+        }
+        by_age()
             .or_else(|| exceeds(Sign::Rtt, recent.mean, late_ms - self.least()).filter(|_| self.least() < late_ms))
             .or_else(|| exceeds(Sign::Rtt, recent.end(DEVIATIONS), self.rtt_limit_ms(late_ms)))
             .or_else(|| {
@@ -291,4 +366,9 @@ fn rtt_ms(last: &Transport, transport: &Transport, delivered: u32) -> f64 {
     let kept = libm::pow(7.0 / 8.0, f64::from(delivered.div_ceil(2)));
     let (before, after) = (ms(last.rtt), ms(transport.rtt));
     ((after - kept * before) / (1.0 - kept)).max(0.0)
+}
+
+/// Whether more waits than the window takes, or more is in flight than a first window.
+fn is_full(transport: &Transport) -> bool {
+    transport.is_full() || transport.unacked > INITIAL_WINDOW
 }

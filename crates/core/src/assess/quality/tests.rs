@@ -204,3 +204,28 @@ fn the_first_acknowledgement_of_a_path_that_begins_to_carry_may_be_delayed() {
     (0..9).for_each(|_| drive.step(1));
     assert_eq!(drive.is(), (Belief::Stalled, "quality.age"), "the second is due");
 }
+
+#[test]
+fn less_delivered_than_is_usually_offered_is_a_sign_though_more_waits() {
+    for (bytes_of_a_sample, is) in [(200, (Belief::Stalled, "quality.rate")), (2000, (Belief::Good, "quality.link-up"))]
+    {
+        let mut drive = Drive::new(Rat::Lte, 100);
+        drive.messages(5000, 20);
+        for _ in 0..60 {
+            drive.transport.delivered += 1;
+            drive.transport.bytes_acked += bytes_of_a_sample;
+            drive.step(40);
+        }
+        assert_eq!(drive.is(), is, "500 bytes each 10 ms are usually offered");
+    }
+}
+
+#[test]
+fn a_path_that_begins_to_carry_and_delivers_nothing_is_left_though_more_waits() {
+    let mut drive = Drive::new(Rat::Lte, 100);
+    drive.transport.backup = true;
+    (0..10).for_each(|_| drive.step(0));
+    drive.transport.backup = false;
+    (0..9).for_each(|_| drive.step(40));
+    assert_eq!(drive.is(), (Belief::Stalled, "quality.age"));
+}

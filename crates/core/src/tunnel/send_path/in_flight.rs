@@ -190,7 +190,9 @@ mod tests {
             in_flight.push(at(ms), 60, None, Duration::from_millis(leniency_ms));
             assert_eq!(in_flight.oldest_timed_from(), Some(at(timed_ms)));
         }
-        (0..3).for_each(|_| drop(in_flight.pop_oldest()));
+        for _ in 0..3 {
+            in_flight.pop_oldest();
+        }
         assert_eq!((in_flight.oldest_sent(), in_flight.oldest_timed_from()), (Some(at(40)), Some(at(132))));
         in_flight.end_leniency();
         assert_eq!(in_flight.oldest_timed_from(), Some(at(40)));

@@ -102,11 +102,11 @@ impl<'a> Growing<'a> {
     }
 
     /// The file and its size, if it is whole with this part.
-    pub(super) fn finish(self, last: &OpenPart) -> Result<(Part, u64), Growing<'a>> {
+    pub(super) fn finish(self, last: &OpenPart) -> Result<(Part, u64), Box<Growing<'a>>> {
         let end = last.place.offset + last.size_bytes;
         match self.bytes == end && self.after_gap.is_empty() {
             true => Ok((self.part, end)),
-            false => Err(self),
+            false => Err(Box::new(self)),
         }
     }
 

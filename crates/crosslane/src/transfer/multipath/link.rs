@@ -79,7 +79,7 @@ struct Attempt {
 
 /// How far an attempt is.
 enum Progress {
-    Waits(Attempt),
+    Waits(Box<Attempt>),
     Stands(Stream),
 }
 
@@ -101,7 +101,7 @@ impl<'a> Link<'a> {
                     (self.failures, self.fault) = (0, None);
                     return true;
                 }
-                Ok(Progress::Waits(attempt)) if now.since(since) < CONNECT_TIMEOUT => self.attempt = Some(attempt),
+                Ok(Progress::Waits(attempt)) if now.since(since) < CONNECT_TIMEOUT => self.attempt = Some(*attempt),
                 Ok(Progress::Waits(_)) => {
                     let text = format!("no answer in {} s", CONNECT_TIMEOUT.as_secs());
                     let cause = io::Error::new(ErrorKind::TimedOut, text);
@@ -125,7 +125,7 @@ impl<'a> Link<'a> {
         let Some(mut handshake) = handshake else {
             let connecting = self.attempt_text("connecting");
             if !is_connected(&socket).map_err(connection::connection_error(&connecting, START))? {
-                return Ok(Progress::Waits(Attempt { socket, since, handshake: None }));
+                return Ok(Progress::Waits(Box::new(Attempt { socket, since, handshake: None })));
             }
             let Some(keys) = self.how.keys else { return Ok(Progress::Stands(Stream::new(socket, None))) };
             // The buffer of a new socket has room for it.
@@ -136,11 +136,11 @@ impl<'a> Link<'a> {
                 }
             });
             let handshake = Some(begun.map_err(connection::connection_error(&agreeing, START))?);
-            return Ok(Progress::Waits(Attempt { socket, since, handshake }));
+            return Ok(Progress::Waits(Box::new(Attempt { socket, since, handshake })));
         };
         match handshake.read(&socket, &agreeing)? {
             true => Ok(Progress::Stands(Stream::new(socket, Some(handshake.finish(&agreeing)?)))),
-            false => Ok(Progress::Waits(Attempt { socket, since, handshake: Some(handshake) })),
+            false => Ok(Progress::Waits(Box::new(Attempt { socket, since, handshake: Some(handshake) }))),
         }
     }
 
