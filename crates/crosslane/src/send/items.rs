@@ -117,10 +117,10 @@ mod tests {
         }
         symlink("/etc/passwd", root.join("link")).unwrap();
         symlink("..", root.join("circle")).unwrap();
-        assert_eq!(names(&[root.clone()]).unwrap(), ["drive/a", "drive/b/c/x", "drive/b/z", "drive/b.txt"]);
+        assert_eq!(names(std::slice::from_ref(&root)).unwrap(), ["drive/a", "drive/b/c/x", "drive/b/z", "drive/b.txt"]);
         assert_eq!(names(&[root.join("."), root.join("b")]).unwrap().len(), 6);
         assert_eq!(names(&[root.join("b/..")]).unwrap(), ["a", "b/c/x", "b/z", "b.txt"]);
-        let (_, left_out) = items(&[root.clone()]).unwrap();
+        let (_, left_out) = items(std::slice::from_ref(&root)).unwrap();
         assert_eq!(left_out.len(), 2);
         assert!(left_out[1].ends_with("drive/link is left out, since it is a symbolic link"), "{left_out:?}");
         let message = |arguments: &[PathBuf]| names(arguments).unwrap_err().to_string();

@@ -80,7 +80,7 @@ struct Attempt {
 /// How far an attempt is.
 enum Progress {
     Waits(Box<Attempt>),
-    Stands(Stream),
+    Stands(Box<Stream>),
 }
 
 impl<'a> Link<'a> {
@@ -97,7 +97,7 @@ impl<'a> Link<'a> {
             match self.complete(attempt) {
                 Ok(Progress::Stands(mut stream)) => {
                     stream.outbox.extend(greeting.emit());
-                    self.open = Some(Open { stream, replies: Replies::default() });
+                    self.open = Some(Open { stream: *stream, replies: Replies::default() });
                     (self.failures, self.fault) = (0, None);
                     return true;
                 }
@@ -127,7 +127,7 @@ impl<'a> Link<'a> {
             if !is_connected(&socket).map_err(connection::connection_error(&connecting, START))? {
                 return Ok(Progress::Waits(Box::new(Attempt { socket, since, handshake: None })));
             }
-            let Some(keys) = self.how.keys else { return Ok(Progress::Stands(Stream::new(socket, None))) };
+            let Some(keys) = self.how.keys else { return Ok(Progress::Stands(Box::new(Stream::new(socket, None)))) };
             // The buffer of a new socket has room for it.
             let begun = Handshake::begin(keys).and_then(|(handshake, wire)| {
                 match connection::write_some(&socket, &wire)? == wire.len() {
@@ -139,7 +139,7 @@ impl<'a> Link<'a> {
             return Ok(Progress::Waits(Box::new(Attempt { socket, since, handshake })));
         };
         match handshake.read(&socket, &agreeing)? {
-            true => Ok(Progress::Stands(Stream::new(socket, Some(handshake.finish(&agreeing)?)))),
+            true => Ok(Progress::Stands(Box::new(Stream::new(socket, Some(handshake.finish(&agreeing)?))))),
             false => Ok(Progress::Waits(Box::new(Attempt { socket, since, handshake: Some(handshake) }))),
         }
     }
