@@ -14,7 +14,7 @@ fn of_status(key: &str) -> Option<f64> {
     Some(kib * 1024.0 / 1e6)
 }
 
-/// Unmaps the pages of the program's code and constants, most of which serve only the start. They remain in the page
+/// Unmaps the pages of the program's code and constants, most of which serve the start or a request now and then. They remain in the page
 /// cache: what is used again is mapped again without reading the file.
 pub fn unmap_code() {
     let (Ok(maps), Ok(program)) = (fs::read_to_string("/proc/self/smaps"), std::env::current_exe()) else { return };

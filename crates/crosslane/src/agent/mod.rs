@@ -74,6 +74,9 @@ use volumes::Volumes;
 const OUTPUTS_IN_A_ROW: usize = 32;
 /// Triggers in a row before the runtime checks for signals.
 const TRIGGERS_IN_A_ROW: u32 = 16;
+/// How often code that was used once is unmapped, first after the start. What is used again is
+/// mapped again within microseconds.
+const UNMAP_PERIOD: Duration = Duration::from_secs(10);
 
 /// Runs the agent until SIGINT or SIGTERM.
 ///
@@ -92,12 +95,15 @@ pub fn run(file: &Path) -> Result<()> {
         let mut driver = Driver::new(config, Some(file.into()))?;
         driver.hangup = Some(signal(SignalKind::hangup()).map_err(waiting)?);
         ready::notify(ready::READY);
-        memory::unmap_code();
+        let mut unmap = tokio::time::interval(UNMAP_PERIOD);
         driver
             .run(async {
-                tokio::select! {
-                    _ = terminate.recv() => {}
-                    _ = interrupt.recv() => {}
+                loop {
+                    tokio::select! {
+                        _ = terminate.recv() => break,
+                        _ = interrupt.recv() => break,
+                        _ = unmap.tick() => memory::unmap_code(),
+                    }
                 }
             })
             .await
