@@ -47,10 +47,6 @@ const RESERVE_DB: f64 = 10.0;
 /// for as long a lost packet holds up what the other delivers.
 const DETOUR: Duration = Duration::from_millis(50);
 
-/// Time constant of the smoothing by which the strongest is chosen: another one takes over
-/// while both carry, so a wrong choice costs less than a late one.
-pub const SMOOTHING: Duration = Duration::from_millis(100);
-
 /// Parameters of [`OneOfRadio`].
 #[derive(Clone, Copy, Debug)]
 pub struct Params {
@@ -100,7 +96,7 @@ impl OneOfRadio {
         self.serving.iter().find(|serving| serving.radio == radio).copied()
     }
 
-    /// Whether a path serves its radio, or has one of its own.
+    /// Whether a path serves its radio, or shares none.
     pub(super) fn serves(&self, place: usize, path: &PathInput) -> bool {
         path.radio.and_then(|radio| self.serving(radio)).is_none_or(|serving| serving.place == place)
     }

@@ -31,7 +31,7 @@ impl Strategy for Params {
     }
 
     fn allocator(&self, mode: Mode) -> Box<dyn Allocator + Send> {
-        let smoothing = one_of_radio::SMOOTHING;
+        let smoothing = Duration::from_millis(100);
         let params =
             one_of_radio::Params { mode, threshold_dbm: -82.0, hysteresis_db: 3.0, smoothing, prefers_stalled: true };
         Box::new(Adaptive::new(params))

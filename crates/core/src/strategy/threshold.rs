@@ -11,6 +11,7 @@ use crate::allocate::{
 };
 use crate::assess::{Assessor, silence, threshold};
 use crate::path::PathSpec;
+use crate::time::Duration;
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry =
@@ -42,13 +43,8 @@ impl Strategy for Params {
 impl Params {
     /// The parameters of its allocator.
     pub(super) fn one_of_radio(&self, mode: Mode) -> one_of_radio::Params {
+        let smoothing = Duration::from_millis(self.signal.smoothing_ms.into());
         let threshold::Params { threshold_dbm, hysteresis_db, .. } = self.signal;
-        one_of_radio::Params {
-            mode,
-            threshold_dbm,
-            hysteresis_db,
-            smoothing: one_of_radio::SMOOTHING,
-            prefers_stalled: false,
-        }
+        one_of_radio::Params { mode, threshold_dbm, hysteresis_db, smoothing, prefers_stalled: false }
     }
 }
