@@ -178,7 +178,12 @@ fn tshark_decodes_every_packet_of_an_unencrypted_tunnel() {
     let (v4, v6, control, riding) = (of("0x0800"), of("0x86dd"), of("0x88b5"), of("0x88b6"));
     // Requests and replies, all with a sequence number; feedback rides on most of them.
     let packets = v4.len() + v6.len() + riding.len();
-    assert!(packets >= 200 && riding.len() >= 100 && !control.is_empty(), "{packets} {} {}", riding.len(), control.len());
+    assert!(
+        packets >= 200 && riding.len() >= 100 && !control.is_empty(),
+        "{packets} {} {}",
+        riding.len(),
+        control.len()
+    );
     assert_eq!(rows.len(), packets + control.len());
     assert!(v4.iter().chain(&v6).chain(&riding).all(|row| !row[2].is_empty()));
     let nested = |rows: &[&Vec<&str>], within: &str| rows.iter().filter(|row| row[0].contains(within)).count();
