@@ -24,8 +24,9 @@ const MIN_REPORT_INTERVAL: Duration = Duration::from_millis(2);
 const REPORT_PACKETS: u32 = 4;
 /// Maximum time from the arrival of a packet to its report.
 const MAX_REPORT_DELAY: Duration = Duration::from_millis(8);
-/// Minimum time between two reports that packets carry.
-const MIN_RIDE_INTERVAL: Duration = Duration::from_millis(1);
+/// Minimum time from a report to one that a packet carries: at high rates messages report sooner, and on all
+/// paths.
+const MIN_RIDE_INTERVAL: Duration = MAX_REPORT_DELAY;
 /// Time for which a report that is due waits for a packet that can carry it.
 const RIDE_GRACE: Duration = Duration::from_millis(1);
 /// The longest packet whose report may be late, in bytes without the tunnel's headers: TCP's acknowledgements are
