@@ -61,7 +61,7 @@ impl World {
 
     /// Waits until the receiver has all that was appended.
     fn await_all(&self) {
-        for _ in 0..1000 {
+        for _ in 0..3000 {
             if fs::read(self.part()).is_ok_and(|found| found == self.content) {
                 return;
             }
