@@ -21,8 +21,8 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 for one in "$version" "$version+next"; do
     packaging/deb.sh "$program" "$one"
 done
-first=$(ls target/deb/crosslane_"$version"_*.deb)
-next=$(ls target/deb/crosslane_"$version"+next_*.deb)
+first=$(ls target/deb/crosslane_"$version"_"$(dpkg --print-architecture)".deb)
+next=$(ls target/deb/crosslane_"$version"+next_"$(dpkg --print-architecture)".deb)
 # What is left out has its reason in packaging/debian/lintian-overrides.
 lintian --allow-root --tag-display-limit 0 --fail-on error,warning "$first"
 
