@@ -166,7 +166,7 @@ fn a_receiver_that_is_started_again_goes_on_with_a_followed_file() {
     world.append(200_000);
     let sender = world.start(&[]);
     world.await_all();
-    // Without a state the file would begin anew, as log.2.part.
+    // Without a state the file would begin from nothing, as log.2.part.
     let state = world.path().join("in/log.part.state");
     while !state.exists() {
         sleep(Duration::from_millis(1));
