@@ -285,7 +285,8 @@ fn several_encrypted_tunnels_to_units_work_at_once_in_one_agent() {
     let own = folder.path().join("vehicle.key").display().to_string();
     let (changes, stderr) = come_and_go(&world, &configuration("crosslane", &keys).replace("KEY", &own));
     // On a busy machine a tunnel may stand only when its unit counts as silent, and is tried again.
-    assert!(changes.len() == 4 || changes[4].1 == "close", "{changes:?}");
+    let is_late = changes.len() == 6 && changes[4].2.ends_with("does not answer");
+    assert!(changes.len() == 4 || is_late, "{changes:?}");
     assert!(!stderr.contains("neither encrypts"), "{stderr}");
     units.into_iter().for_each(|unit| drop(unit.end()));
 }
