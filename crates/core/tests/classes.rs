@@ -9,7 +9,7 @@ use crosslane_core::agent::{Agent, Input, Output, Preferred};
 use crosslane_core::allocate::Mode;
 use crosslane_core::assess::Reason;
 use crosslane_core::engine::Engine;
-use crosslane_core::mptcp::manager::Manager;
+use crosslane_core::mptcp::manager::{CloseCause, ConnectionEvent, Manager};
 use crosslane_core::mptcp::{self, AddressId, Subflow, Token};
 use crosslane_core::path::{PathId, PathSpec, Rat, Sample, SampleKind, Signal, Transport};
 use crosslane_core::strategy::{Strategy, adaptive, threshold};
@@ -154,4 +154,32 @@ fn each_connection_has_the_subflows_of_its_class_and_a_change_moves_each_as_its_
     let moved: Vec<_> = (0..20).flat_map(|tenth| due(&mut agent, at(8000 + tenth * 100))).collect();
     assert_eq!(moved.iter().filter(|(token, ..)| *token == 2).collect::<Vec<_>>(), [&(2, 0, true), &(2, 1, false)]);
     assert_eq!(moved.iter().filter(|(token, ..)| *token == 1).collect::<Vec<_>>(), [&(1, 0, true)]);
+}
+
+#[test]
+fn the_history_of_a_connection_has_the_reasons_of_its_class() {
+    let strategy: Arc<dyn Strategy> = Arc::new(threshold::Params::default());
+    let mut agent = agent(&strategy, Mode::Aggregate, &[Mode::Aggregate]);
+    let at = Instant::from_millis;
+    let link = |agent: &mut Agent, ms, path, up| {
+        agent.handle(at(ms), Sample { path: PathId(path), kind: SampleKind::Link { up } }.into());
+    };
+    (1..3).for_each(|path| link(&mut agent, 0, path, true));
+    for (token, class) in [(1, 0), (2, 1)] {
+        let event = mptcp::Event::Established { token: Token(token), subflow: subflow(token, 1), server_side: false };
+        agent.handle(at(10), Event::Mptcp(event).into());
+        agent.handle(at(10), Event::Class(Token(token), ConnectionClass(class)).into());
+        let other = Subflow { local_id: AddressId(1), ..subflow(token, 2) };
+        let event = mptcp::Event::SubflowEstablished { token: Token(token), subflow: other };
+        agent.handle(at(11), Event::Mptcp(event).into());
+    }
+    due(&mut agent, at(500));
+    link(&mut agent, 1000, 2, false);
+    due(&mut agent, at(2000));
+    for token in [1, 2] {
+        let last = agent.history(Token(token)).pop().unwrap();
+        let expected = (Some(PathId(2)), ConnectionEvent::Closed(CloseCause::Unwanted));
+        assert_eq!((last.path, last.what), expected, "connection {token}");
+        assert_eq!(last.reason.as_deref(), Some("the interface went down"), "connection {token}");
+    }
 }

@@ -21,12 +21,20 @@ mod packet_scheduler;
 pub use packet_scheduler::{PacketScheduler, Steering};
 
 /// What is known of a path when its wanted state is decided.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Verdict<'a> {
     /// The belief about it.
     pub belief: Belief,
-    /// The reason for its wanted state, one sentence; empty until a decision.
-    pub reason: &'a str,
+    /// The reason for its wanted state for each class of connections, the default one first: a
+    /// sentence; empty until a decision.
+    pub reasons: Vec<&'a str>,
+}
+
+impl<'a> Verdict<'a> {
+    /// The reason for its wanted state for the default class of connections.
+    pub fn reason(&self) -> &'a str {
+        self.reasons.first().unwrap_or(&"")
+    }
 }
 
 /// An event for actuators; each processes those that concern it.

@@ -6,6 +6,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::iter;
 
 use super::path::Path;
 use super::{Agent, Output};
@@ -34,6 +35,11 @@ impl Class {
 
     fn state(&self, place: usize) -> PathState {
         self.paths.get(place).map_or(PathState::Closed, |(state, _)| *state)
+    }
+
+    /// The reason of a path's wanted state; empty until a decision.
+    fn reason(&self, place: usize) -> &str {
+        self.paths.get(place).map_or("", |(_, reason)| &reason.text)
     }
 
     fn states(&self) -> Vec<PathState> {
@@ -168,7 +174,13 @@ impl Agent {
     }
 
     pub(super) fn apply(&mut self, now: Instant) {
-        let verdicts: Vec<Verdict> = self.paths.iter().map(Path::verdict).collect();
+        let paths = self.paths.iter().enumerate();
+        let verdicts: Vec<Verdict> = paths.map(|(place, path)| verdict(path, place, &self.classes)).collect();
         self.actuators.iter_mut().for_each(|actuator| actuator.apply(now, &self.wanted, &verdicts));
     }
+}
+
+fn verdict<'a>(path: &'a Path, place: usize, classes: &'a [Class]) -> Verdict<'a> {
+    let of_classes = classes.iter().map(|class| class.reason(place));
+    Verdict { belief: path.belief, reasons: iter::once(&*path.state_reason.text).chain(of_classes).collect() }
 }

@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 
 use super::Output;
 use super::changes::{Changed, Changes};
-use crate::actuator::Verdict;
 use crate::allocate::{Latest, PathInput, PathSupply};
 use crate::assess::{Assessor, Belief, Reason};
 use crate::path::{PathId, PathSpec, PathState, Rat};
@@ -70,10 +69,6 @@ impl Path {
         (self.state_reason, self.decided) = (reason.clone(), now);
         to.changes.push(now, path, Changed::State(state), reason.clone());
         to.outputs.push_back(Output::Decision { path, state, was, reason });
-    }
-
-    pub(super) fn verdict(&self) -> Verdict<'_> {
-        Verdict { belief: self.belief, reason: &self.state_reason.text }
     }
 
     /// Whether it is closed whatever the allocator wants.

@@ -9,7 +9,6 @@ use super::Manager;
 use super::plan::Plan;
 use crate::path::{PathId, PathState};
 use crate::time::Instant;
-use crate::wanted::ConnectionClass;
 
 /// Events kept of each connection.
 pub const MAX_EVENTS: usize = 8;
@@ -25,8 +24,8 @@ pub struct ConnectionChange {
     pub what: ConnectionEvent,
     /// How many times, with nothing else on that path in between.
     pub times: u16,
-    /// Why the agent did it: the reason of the path's wanted state then. `None`: it was not
-    /// the agent, or the connection has a class of its user's.
+    /// Why the agent did it: the reason of the path's wanted state for the connection's class then.
+    /// `None`: it was not the agent.
     pub reason: Option<Arc<str>>,
 }
 
@@ -118,20 +117,23 @@ impl History {
 }
 
 impl Plan<'_> {
-    /// The reason of a path's wanted state. The actuator receives those of the default class only.
+    /// The reason of a path's wanted state; an unknown class is the default one.
     fn reason(self, path: PathId) -> Option<Arc<str>> {
-        let reason = self.paths.reasons.get(usize::from(path.0)).filter(|reason| !reason.is_empty())?;
-        (self.class == ConnectionClass::default()).then(|| Arc::clone(reason))
+        let of_path = self.paths.reasons.get(usize::from(path.0))?;
+        let reason = of_path.get(usize::from(self.class.0)).or(of_path.first())?;
+        (!reason.is_empty()).then(|| Arc::clone(reason))
     }
 }
 
 impl Manager {
-    /// Sets the reasons of the wanted states, which all connections share.
-    pub fn set_reasons<'a>(&mut self, reasons: impl ExactSizeIterator<Item = &'a str>) {
-        self.paths.reasons.resize_with(reasons.len(), || "".into());
-        for (known, reason) in self.paths.reasons.iter_mut().zip(reasons).filter(|(known, reason)| ***known != **reason)
-        {
-            *known = reason.into();
+    /// Sets the reasons of the wanted states, which all connections share: of each path those for
+    /// each class.
+    pub fn set_reasons<'a>(&mut self, reasons: impl ExactSizeIterator<Item = &'a [&'a str]>) {
+        self.paths.reasons.resize_with(reasons.len(), Vec::new);
+        for (known, reasons) in self.paths.reasons.iter_mut().zip(reasons) {
+            known.resize_with(reasons.len(), || "".into());
+            let changed = known.iter_mut().zip(reasons).filter(|(known, reason)| ***known != ***reason);
+            changed.for_each(|(known, reason)| *known = (*reason).into());
         }
     }
 

@@ -18,8 +18,8 @@ const MAX_FORMER: usize = 64;
 pub(super) struct Paths {
     pub specs: Vec<PathSpec>,
     pub wanted: Wanted,
-    /// The reason of each path's wanted state.
-    pub reasons: Vec<Arc<str>>,
+    /// The reason of each path's wanted state, for each class.
+    pub reasons: Vec<Vec<Arc<str>>>,
     /// Lost paths.
     pub lost: Vec<bool>,
     pub overlap: Duration,
