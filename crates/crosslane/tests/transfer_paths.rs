@@ -174,6 +174,7 @@ fn status(paths: &[(&str, &str)]) -> AgentStatus {
         pid: std::process::id(),
         configuration: String::new(),
         uptime_s: 1.0,
+        longest_answer_ms: 0.0,
         strategy: None,
         mode: Mode::default(),
         preferred: None,

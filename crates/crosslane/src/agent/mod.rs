@@ -157,6 +157,8 @@ struct Driver {
     counters: InterfaceCounters,
     /// None if no path has a volume.
     volumes: Option<Volumes>,
+    /// Processor time of the longest answer to a request.
+    longest_answer: Duration,
 }
 
 impl Driver {
@@ -197,6 +199,7 @@ impl Driver {
             hangup: None,
             counters: InterfaceCounters::open(&config),
             volumes: None,
+            longest_answer: Duration::ZERO,
             poller: SubflowPoller::new(Duration::from_millis(u64::from(*config.observe.transport_period_ms.get_ref()))),
             config,
         };

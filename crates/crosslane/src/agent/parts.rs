@@ -164,6 +164,8 @@ impl Driver {
     /// Checks what changes without an event.
     pub(super) fn periodic_check(&mut self) {
         self.journal.report_suppressed(false);
+        let slow = self.control.drop_slow();
+        self.control(&slow);
         self.check_units();
         self.check_home();
         self.check_unit();

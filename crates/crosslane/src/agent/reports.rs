@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crosslane_core::agent::{Change, Changed, PathView};
+use crosslane_core::agent::{Change, Changed, MAX_PATHS, PathView};
 use crosslane_core::mptcp::Token;
 use crosslane_core::mptcp::manager::{ConnectionView, SubflowView};
 use crosslane_core::path::PathId;
@@ -21,6 +21,10 @@ use crate::netlink::PathManager;
 
 /// Connections in an answer: a line of them is short enough to be written at once, and takes less than a millisecond.
 const PAGE: usize = 64;
+/// Characters of a name that does not exist in the answer.
+const MAX_SHOWN: usize = 64;
+/// Digits of a token that may be wrong for another one to be suggested.
+const MAX_WRONG_DIGITS: usize = 2;
 
 impl Driver {
     pub(super) fn agent_status(&mut self) -> AgentStatus {
@@ -35,6 +39,7 @@ impl Driver {
             pid: std::process::id(),
             configuration: self.file.as_ref().map(|file| file.display().to_string()).unwrap_or_default(),
             uptime_s: now.as_secs_f64(),
+            longest_answer_ms: self.longest_answer.as_secs_f64() * 1e3,
             strategy: self.config.strategy_name().map(str::to_owned),
             mode: self.mode,
             preferred,
@@ -94,14 +99,18 @@ impl Driver {
     /// No path has this name, and no connection this token.
     pub(super) fn unknown(&self, what: &str, token: Option<TokenName>) -> Error {
         let attempt = "requesting from the agent";
-        if token.is_none() {
+        // A name as long as a line would be compared with each path's for tens of milliseconds.
+        let what: &str = &what.chars().take(MAX_SHOWN).collect::<String>();
+        let Some(token) = token else {
             let remedy = did_you_mean(what, self.engine.views().map(|view| view.name));
             return Error::usage(attempt, format!("it has no path {what:?}"), remedy);
-        }
-        let all = self.engine.connections(None, usize::MAX);
-        let tokens: Vec<String> = all.iter().map(|view| TokenName(view.token.0).to_string()).collect();
-        let nearest = did_you_mean(what, tokens.iter().map(String::as_str));
-        let remedy = if nearest.starts_with("did") { nearest } else { "`crosslane connections` lists them".into() };
+        };
+        let wrong_digits = |of: &u32| (0..8).filter(|digit| (of ^ token.0) >> (4 * digit) & 0xf != 0).count();
+        let nearest = self.engine.subflows().map(|subflow| subflow.token.0).min_by_key(wrong_digits);
+        let remedy = match nearest.filter(|nearest| wrong_digits(nearest) <= MAX_WRONG_DIGITS) {
+            Some(nearest) => format!("did you mean `{}`?", TokenName(nearest)),
+            None => "`crosslane connections` lists them".into(),
+        };
         Error::usage(attempt, format!("it manages no connection {what:?}, and has no path of this name"), remedy)
     }
 
@@ -111,9 +120,7 @@ impl Driver {
 
     fn path_reports(&mut self) -> Vec<PathReport> {
         let (now, bytes) = (self.clock.now(), self.counters.bytes());
-        let mut pairs: Vec<_> = self.engine.subflows().map(|subflow| (subflow.path, subflow.token)).collect();
-        pairs.sort_unstable();
-        pairs.dedup();
+        let connections = self.connections_of_paths();
         let report = |view: PathView| {
             let interface = self.interfaces.name(view.id);
             let bytes = bytes.get(interface);
@@ -140,13 +147,25 @@ impl Driver {
                     age_s: age_s(at),
                 }),
                 rtt_ms: view.latest.transport.map(|(_, transport)| transport.rtt.as_secs_f64() * 1e3),
-                connections: pairs.iter().filter(|(path, _)| *path == view.id).count(),
+                connections: connections[usize::from(view.id.0)],
                 sent_bytes: bytes.map(|[sent, _]| *sent),
                 received_bytes: bytes.map(|[_, received]| *received),
                 volume: self.volumes.as_ref().and_then(|volumes| volumes.report(view.id)),
             }
         };
         self.engine.views().map(report).collect()
+    }
+
+    /// Number of connections with a subflow over each path. The subflows of a connection follow one another.
+    fn connections_of_paths(&self) -> [usize; MAX_PATHS] {
+        let (mut counts, mut last) = ([0; MAX_PATHS], [None; MAX_PATHS]);
+        for subflow in self.engine.subflows() {
+            let place = usize::from(subflow.path.0);
+            if last[place].replace(subflow.token) != Some(subflow.token) {
+                counts[place] += 1;
+            }
+        }
+        counts
     }
 
     fn connection(&self, now: Instant, view: &ConnectionView) -> ConnectionReport {

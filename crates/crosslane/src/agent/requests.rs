@@ -1,8 +1,10 @@
 //! Requests at the control socket: demands of senders, and the tunnel's status and mode. Views of the page's clients.
 
 use crosslane_core::agent::{Input, PathView};
+use crosslane_core::time::Duration;
 
 use super::Driver;
+use crate::clock::processor_time;
 use crate::control::protocol::AgentRequest;
 use crate::control::report::Report;
 use crate::control::server::{TunnelRequest, Update};
@@ -17,11 +19,17 @@ impl Driver {
         if update.demand_changed {
             self.pass_demand();
         }
+        let began = processor_time();
         update.requests.iter().for_each(|request| self.answer(request));
         for question in &update.questions {
             let report = self.report(&question.request);
             self.control.answer_agent(question, report);
         }
+        self.note_answer(began);
+    }
+
+    fn note_answer(&mut self, began: Duration) {
+        self.longest_answer = self.longest_answer.max(processor_time().saturating_sub(began));
     }
 
     /// An agent in another program is that program's.
@@ -35,6 +43,7 @@ impl Driver {
 
     /// Sends a client of the page what it views. The client may have gone.
     pub(super) fn view(&mut self, view: View) {
+        let began = processor_time();
         match view {
             View::Status(to) => drop(to.send(self.agent_status())),
             View::Connections(after, to) => drop(to.send(self.connection_page(after))),
@@ -44,6 +53,7 @@ impl Driver {
                 drop(to.send(self.engine.views().map(of).collect()));
             }
         }
+        self.note_answer(began);
     }
 
     fn report(&mut self, request: &AgentRequest) -> Result<Report> {

@@ -38,6 +38,9 @@ pub struct AgentStatus {
     pub configuration: String,
     /// Time since its start.
     pub uptime_s: f64,
+    /// Processor time of the longest answer to a request: so long its loop did nothing else. 0 before the second one.
+    #[serde(default)]
+    pub longest_answer_ms: f64,
     /// Its strategy; `None` on a gateway, whose vehicles decide.
     pub strategy: Option<String>,
     /// How the paths are used together.

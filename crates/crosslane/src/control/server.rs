@@ -27,6 +27,8 @@ use crate::error::{Error, Result};
 
 /// The attempt named by every rejection.
 const ATTEMPT: &str = "requesting from the agent";
+/// A client is dropped at this check at which it has read nothing of an answer since the last one.
+const MAX_UNREAD_CHECKS: u8 = 5;
 
 /// Listens, and stores each client's open objects.
 pub struct Server {
@@ -37,6 +39,8 @@ pub struct Server {
     unit_costs: Option<Vec<f64>>,
     clients: BTreeMap<u64, Client>,
     next: u64,
+    /// The client that was answered last: the others are before it now.
+    last: u64,
     table: DemandTable,
 }
 
@@ -45,9 +49,9 @@ pub struct Server {
 pub struct Update {
     /// An object was added or removed.
     pub demand_changed: bool,
-    /// Requests to [answer](Server::answer), at most one of each client: what it requests at once is answered once.
+    /// A request to [answer](Server::answer): what a client requests at once is answered once.
     pub requests: Vec<TunnelRequest>,
-    /// Requests about the agent to [answer](Server::answer_agent), at most one of each client.
+    /// A request about the agent to [answer](Server::answer_agent).
     pub questions: Vec<Question>,
     /// Errors in what was received, a sentence each.
     pub faults: Vec<String>,
@@ -73,7 +77,7 @@ impl Server {
     /// A server that does not listen yet.
     pub fn new(clock: Clock, groups: Groups) -> Server {
         let (listeners, clients, table) = (Vec::new(), BTreeMap::new(), DemandTable::default());
-        Server { listeners, clock, groups, unit_costs: None, clients, next: 0, table }
+        Server { listeners, clock, groups, unit_costs: None, clients, next: 0, last: 0, table }
     }
 
     /// Listens for requests about this agent, at a name of the network namespace with its process id.
@@ -127,22 +131,40 @@ impl Server {
         poll_fn(|context| self.poll(context)).await
     }
 
-    /// Reads the clients' lines, and accepts and removes clients.
+    /// Reads the clients' lines, and accepts and removes clients. Of several clients with a request one is read, so that
+    /// many of them hold up nothing longer than one: the next call begins with the next client.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Update> {
         let mut update = Update::default();
         let mut quiet = true;
-        let clients: Vec<u64> = self.clients.keys().copied().collect();
-        for client in clients {
+        let (before, after): (Vec<u64>, Vec<u64>) = self.clients.keys().partition(|client| **client <= self.last);
+        for client in after.into_iter().chain(before) {
             match self.clients.get_mut(&client).map(|of| of.poll(context)) {
                 Some(Poll::Ready(Some(lines))) => self.receive(client, &lines, &mut update),
                 Some(Poll::Ready(None)) => self.remove(client, &mut update),
                 Some(Poll::Pending) | None => continue,
             }
             quiet = false;
+            if !update.requests.is_empty() || !update.questions.is_empty() {
+                self.last = client;
+                break;
+            }
         }
         // Afterwards, since those that have gone leave room.
         quiet &= !self.accept(context, &mut update);
         if quiet { Poll::Pending } else { Poll::Ready(update) }
+    }
+
+    /// Drops the clients that do not read their answers, so that they take no place from others. To be called once a
+    /// second.
+    pub fn drop_slow(&mut self) -> Update {
+        let mut update = Update::default();
+        let clients = self.clients.iter_mut();
+        let slow: Vec<u64> = clients.filter_map(|(id, client)| client.is_too_slow().then_some(*id)).collect();
+        for client in slow {
+            update.faults.push(format!("while {ATTEMPT}: the client does not read its answer; read each answer"));
+            self.remove(client, &mut update);
+        }
+        update
     }
 
     /// The open objects of all clients; none if no demand is accepted.
@@ -190,6 +212,7 @@ impl Server {
             Ok(reply) => client.send(&reply),
             Err(rejection) => client.send(&Reply::Error(rejection.to_string())),
         }
+        client.unread.get_or_insert_default();
     }
 
     /// True if a connection was accepted.
@@ -211,7 +234,8 @@ impl Server {
         let trust = trust(&stream, self.groups);
         let places = if trust == Ok(Trust::Owner) { MAX_CLIENTS + RESERVED_CLIENTS } else { MAX_CLIENTS };
         let (inbox, outbox) = (Inbox::default(), Vec::new());
-        let mut client = Client { stream, trust: Trust::Viewer, inbox, outbox, backlog: None, states: None };
+        let (backlog, states, unread) = (None, None, None);
+        let mut client = Client { stream, trust: Trust::Viewer, inbox, outbox, backlog, states, unread };
         client.trust = trust.map_err(|user| {
             let cause =
                 format!("{user} is neither root, nor the agent's, nor of service.demands_group or service.view_group");
@@ -278,6 +302,8 @@ struct Client {
     outbox: Vec<u8>,
     backlog: Option<Reply>,
     states: Option<Reply>,
+    /// Of an answer that may wait: bytes at the last check, and the number of checks since the client read some.
+    unread: Option<(usize, u8)>,
 }
 
 impl Client {
@@ -319,6 +345,17 @@ impl Client {
             self.send(states);
             self.states = Some(states.clone());
         }
+    }
+
+    /// Whether an answer waits, and the client has read nothing for several checks. What is sent unrequested, to a
+    /// sender that announces demands, may wait as long as it likes.
+    fn is_too_slow(&mut self) -> bool {
+        let waiting = self.outbox.len();
+        self.unread = self.unread.filter(|_| waiting > 0);
+        let Some((before, checks)) = &mut self.unread else { return false };
+        *checks = if *before == waiting { *checks + 1 } else { 1 };
+        *before = waiting;
+        *checks >= MAX_UNREAD_CHECKS
     }
 
     /// A client that reads nothing and requests continuously misses replies.

@@ -31,7 +31,7 @@ type Value = (Vec<(&'static str, String)>, f64);
 use MetricType::{Counter, Gauge};
 
 /// All metrics.
-static METRICS: [Metric; 16] = [
+static METRICS: [Metric; 17] = [
     metric("crosslane_agent_info", "1, with version, strategy and mode of the agent", None, Gauge, |agent| {
         let strategy = agent.strategy.clone().unwrap_or_default();
         vec![(
@@ -40,6 +40,13 @@ static METRICS: [Metric; 16] = [
         )]
     }),
     metric("crosslane_uptime", "time since the agent's start", Some(Unit::Seconds), Gauge, |agent| one(agent.uptime_s)),
+    metric(
+        "crosslane_longest_answer",
+        "processor time of the longest answer to a request",
+        Some(Unit::Seconds),
+        Gauge,
+        |agent| one(agent.longest_answer_ms / 1e3),
+    ),
     metric("crosslane_connections", "connections that the agent manages", None, Gauge, |agent| {
         one(agent.connections as f64)
     }),

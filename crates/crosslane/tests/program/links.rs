@@ -20,8 +20,13 @@ pub fn two_links(names: [&str; 2], mbit_s: f64, delay_ms: u64) -> (Testbed, Emul
 
 /// The same with a rate for each.
 pub fn unequal_links(names: [&str; 2], mbit_s: [f64; 2], delay_ms: u64) -> (Testbed, Emulator) {
-    let plan = |(metric, name): (usize, &str)| PathPlan { name: name.to_owned(), metric: metric as u32 };
-    let plans: Vec<_> = names.into_iter().enumerate().map(plan).collect();
+    links(&names, &mbit_s, delay_ms)
+}
+
+/// The same with any number of links.
+pub fn links(names: &[&str], mbit_s: &[f64], delay_ms: u64) -> (Testbed, Emulator) {
+    let plan = |(metric, name): (usize, &&str)| PathPlan { name: (*name).to_owned(), metric: metric as u32 };
+    let plans: Vec<_> = names.iter().enumerate().map(plan).collect();
     let mut testbed = Testbed::new(&plans).unwrap();
     let params = |mbit_s: f64| DirectionParams {
         bottleneck: Bottleneck::Rate { bit_s: mbit_s * 1e6 },
@@ -30,7 +35,7 @@ pub fn unequal_links(names: [&str; 2], mbit_s: [f64; 2], delay_ms: u64) -> (Test
         queue: QueueLimit::Packets(1000),
         codel: None,
     };
-    let links = testbed.take_devices().into_iter().zip(mbit_s).map(|(devices, mbit_s)| {
+    let links = testbed.take_devices().into_iter().zip(mbit_s).map(|(devices, &mbit_s)| {
         let link = Link::new(1, &devices.name, params(mbit_s), params(mbit_s));
         EmulatedLink { devices: vec![devices], link }
     });

@@ -82,6 +82,7 @@ fn agent() -> AgentStatus {
         pid: 812,
         configuration: "/etc/crosslane/agent.toml".into(),
         uptime_s: 7520.0,
+        longest_answer_ms: 0.4,
         strategy: Some("threshold".into()),
         mode: Mode::Backup,
         preferred: Some(PreferredPath { path: "lte".into(), remaining_s: Some(130.0) }),

@@ -157,6 +157,64 @@ fn a_client_that_never_reads_holds_up_no_other() {
     });
 }
 
+#[test]
+fn clients_that_request_at_once_are_answered_in_turns() {
+    let of = name("turns");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut server = Server::new(Clock::start(), Groups::default());
+        server.listen_for_demands(&of, vec![0.0]).unwrap();
+        let mut clients: Vec<UnixStream> = (0..3).map(|_| connect(&of).unwrap()).collect();
+        let request = |number: usize| write_agent_request(&AgentRequest::Explain(number.to_string()));
+        (0..3).for_each(|number| clients[number].write_all(&request(number)).unwrap());
+        let mut answered = Vec::new();
+        while answered.len() < 6 {
+            let update = server.next().await;
+            assert!(update.questions.len() <= 1, "{:?}", update.questions);
+            for question in &update.questions {
+                let AgentRequest::Explain(number) = &question.request else { panic!("{question:?}") };
+                answered.push(number.clone());
+                // The first one requests again at once.
+                if number == "0" {
+                    clients[0].write_all(&request(0)).unwrap();
+                }
+            }
+        }
+        assert_eq!(answered[..3].iter().collect::<std::collections::BTreeSet<_>>().len(), 3, "{answered:?}");
+    });
+}
+
+#[test]
+fn a_client_that_does_not_read_its_answer_is_dropped_and_one_that_reads_late_is_not() {
+    let of = name("unread");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut server = Server::new(Clock::start(), Groups::default());
+        server.listen_for_demands(&of, vec![0.0]).unwrap();
+        let mut clients = [connect(&of).unwrap(), connect(&of).unwrap()];
+        let request = write_agent_request(&AgentRequest::Connections { after: None });
+        let mut left = None;
+        for turn in 0..200 {
+            clients.iter_mut().for_each(|client| drop(client.write(&request)));
+            // Enough answers that the last ones do not fit into the socket.
+            while let Ok(update) = tokio::time::timeout(Duration::from_millis(5), server.next()).await {
+                update.questions.iter().for_each(|one| server.answer_agent(one, answer(&one.request)));
+            }
+            if turn >= 100 {
+                // The second one reads a little between the checks.
+                let _ = clients[1].read(&mut [0; 40_000]);
+                let update = server.drop_slow();
+                left = left.or((!update.faults.is_empty()).then_some((turn, update.faults)));
+            }
+        }
+        let sentence = "while requesting from the agent: the client does not read its answer; read each answer";
+        assert_eq!(left, Some((104, vec![sentence.to_owned()])));
+        clients.iter().for_each(|client| client.set_read_timeout(Some(Duration::from_millis(300))).unwrap());
+        let mut ends = clients.iter().map(|mut client| client.read_to_end(&mut Vec::new()).is_ok());
+        assert_eq!((ends.next(), ends.next()), (Some(true), Some(false)), "only the first one was dropped");
+    });
+}
+
 /// What the client says of an agent that answers any request with `bytes` and goes.
 fn of_an_agent_that_answers(test: &str, bytes: &'static [u8]) -> String {
     let name = name(test);

@@ -45,6 +45,7 @@ impl Moment<'_> {
             pid: 0,
             configuration,
             uptime_s: self.at_s,
+            longest_answer_ms: 0.0,
             strategy: Some(strategy),
             mode,
             preferred: None,

@@ -1,0 +1,200 @@
+//! How long an agent with a thousand connections takes to answer, and how long its loop is held up by each request.
+
+#![allow(clippy::unwrap_used)]
+
+mod program;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crosslane::control::report::{AgentStatus, ConnectionReport};
+use crosslane::netlink::endpoints::Limits;
+use crosslane::netlink::{PathManager, select_path_manager};
+use crosslane::testbed::Testbed;
+use crosslane::testbed::emulator::Emulator;
+use program::agent::Agent;
+use program::links::{self, two_links};
+use program::{CROSSLANE, ProgramOutput, can_drive};
+use socket2::Socket;
+
+const CONFIGURATION: &str = r#"
+[[path]]
+name = "lte"
+rat = "lte"
+[[path]]
+name = "nr"
+rat = "nr"
+[strategy]
+name = "threshold"
+"#;
+const CONNECTIONS: usize = 1000;
+/// Of each request; `TIMES` of the environment for more.
+const TIMES: usize = 20;
+/// Longest wait for an answer, on a busy machine.
+const SOON: Duration = Duration::from_secs(20);
+
+fn times() -> usize {
+    std::env::var("TIMES").ok().and_then(|times| times.parse().ok()).unwrap_or(TIMES)
+}
+
+struct World {
+    testbed: Testbed,
+    _emulator: Emulator,
+    agent: Agent,
+    _connections: Vec<(Socket, Socket)>,
+}
+
+impl World {
+    /// An agent with this number of connections, each with a subflow over both paths.
+    fn new(connections: usize) -> World {
+        let (testbed, emulator) = two_links(["lte", "nr"], 10.0, 5);
+        testbed.vehicle.enter(|| select_path_manager(PathManager::UserSpace).unwrap()).unwrap();
+        let listener = links::listen(&testbed, Limits { subflows: 8, add_addr_accepted: 8 });
+        let agent = Agent::start(&testbed.vehicle, CONFIGURATION);
+        let of = (0..connections).map(|_| links::connect(&testbed, &listener)).collect();
+        let world = World { testbed, _emulator: emulator, agent, _connections: of };
+        let began = Instant::now();
+        while world.status().paths.iter().any(|path| path.connections < connections) {
+            assert!(began.elapsed() < SOON);
+            sleep(Duration::from_millis(200));
+        }
+        world
+    }
+
+    fn connect(&self) -> UnixStream {
+        let name = format!("crosslane/agent/{}", self.agent.child.id());
+        let address = SocketAddr::from_abstract_name(name).unwrap();
+        let stream = self.testbed.vehicle.enter(|| UnixStream::connect_addr(&address).unwrap()).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        stream
+    }
+
+    /// The line that answers this request.
+    fn ask(&self, stream: &UnixStream, request: &str) -> String {
+        { stream }.write_all(format!("{request}\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        answer
+    }
+
+    fn status(&self) -> AgentStatus {
+        let answer = self.ask(&self.connect(), r#"{"request": "status"}"#);
+        serde_json::from_value(serde_json::from_str::<serde_json::Value>(&answer).unwrap()["status"].take()).unwrap()
+    }
+
+    fn run(&self, arguments: &[&str]) -> ProgramOutput {
+        let mut command = Command::new(CROSSLANE);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.testbed.vehicle.spawn(&mut command).unwrap().wait_with_output().unwrap().into()
+    }
+
+    /// Processor time of the agent's loop, its main thread, once that waits.
+    fn loop_time(&self) -> Duration {
+        let folder = format!("/proc/{0}/task/{0}", self.agent.child.id());
+        let began = Instant::now();
+        while !fs::read_to_string(format!("{folder}/stat")).unwrap().contains(") S ") {
+            assert!(began.elapsed() < SOON);
+            std::thread::yield_now();
+        }
+        let text = fs::read_to_string(format!("{folder}/schedstat")).unwrap();
+        Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+    }
+
+    /// Processor time of the loop meanwhile.
+    fn loop_time_of(&self, work: impl FnOnce()) -> Duration {
+        let before = self.loop_time();
+        work();
+        self.loop_time() - before
+    }
+}
+
+/// Median, 99th percentile and maximum, in ms.
+fn summary(mut times: Vec<Duration>) -> String {
+    times.sort();
+    let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize].as_secs_f64() * 1e3;
+    format!("median {:.3} ms, p99 {:.3} ms, maximum {:.3} ms of {}", at(0.5), at(0.99), at(1.0), times.len())
+}
+
+/// Printed: processor time of the loop for each request, with its other work meanwhile, which is printed too.
+#[test]
+fn a_thousand_connections_are_shown_quickly_and_no_request_holds_up_the_loop() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new(CONNECTIONS);
+    let shown: Vec<ConnectionReport> = serde_json::from_str(&world.run(&["connections", "--json"]).stdout).unwrap();
+    assert_eq!(shown.len(), CONNECTIONS);
+    let stream = world.connect();
+    let middle = shown[CONNECTIONS / 2].token;
+    let pause = Duration::from_millis(2);
+    let own = (0..10 * times()).map(|_| world.loop_time_of(|| sleep(pause))).collect();
+    eprintln!("nothing in {pause:?}: {}", summary(own));
+    for request in [
+        r#"{"request": "status"}"#.to_owned(),
+        format!(r#"{{"request": {{"connections": {{"after": "{middle}"}}}}}}"#),
+        r#"{"request": {"explain": "lte"}}"#.to_owned(),
+        format!(r#"{{"request": {{"explain": "{middle}"}}}}"#),
+    ] {
+        let cost = || {
+            let cost = world.loop_time_of(|| drop(world.ask(&stream, &request)));
+            sleep(pause);
+            cost
+        };
+        let costs: Vec<Duration> = (0..10 * times()).map(|_| cost()).collect();
+        eprintln!("loop, {request}: {}", summary(costs));
+    }
+    let longest = || world.status().longest_answer_ms;
+    let before = longest();
+    let wrong = |_| world.loop_time_of(|| drop(world.ask(&world.connect(), r#"{"request": {"explain": "0badf00d"}}"#)));
+    eprintln!("loop, a connection that does not exist: {}", summary((0..10 * times()).map(wrong).collect()));
+    let long = format!(r#"{{"request": {{"explain": "{}"}}}}"#, "x".repeat(60_000));
+    let answer = world.ask(&world.connect(), &long);
+    assert!(answer.len() < 200 && answer.contains("it has no path"), "{answer:.300}");
+    eprintln!("longest answer, as the agent measures it: {before:.3} ms, then {:.3} ms", longest());
+    for command in ["status", "links", "connections"] {
+        let time = |_| {
+            let began = Instant::now();
+            assert_eq!(world.run(&[command]).code, Some(0));
+            began.elapsed()
+        };
+        let times: Vec<Duration> = (0..times()).map(time).collect();
+        assert!(times.iter().min() < Some(&Duration::from_secs(1)), "{command}: {times:?}");
+        eprintln!("crosslane {command}, {CONNECTIONS} connections: {}", summary(times));
+    }
+}
+
+#[test]
+fn a_client_that_never_reads_is_dropped_and_makes_room() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new(1);
+    let request = b"{\"request\": \"status\"}\n";
+    // As many as there are places for root.
+    let mut hung: Vec<UnixStream> = (0..24).map(|_| world.connect()).collect();
+    hung.iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
+    // Enough that the last answers do not fit into the sockets, one after the other.
+    for _ in 0..300 {
+        hung.iter_mut().for_each(|stream| drop(stream.write(request)));
+        sleep(Duration::from_millis(10));
+    }
+    let refused = world.run(&["status"]);
+    assert!(refused.sentence().contains("24 clients are connected; end one of them"), "{refused:?}");
+    let began = Instant::now();
+    while world.run(&["status"]).code != Some(0) {
+        assert!(began.elapsed() < SOON);
+        sleep(Duration::from_millis(100));
+    }
+    for stream in &mut hung {
+        stream.set_nonblocking(false).unwrap();
+        let mut answers = Vec::new();
+        stream.read_to_end(&mut answers).unwrap();
+        assert!(answers.len() < 2_000_000, "{} bytes", answers.len());
+    }
+    assert_eq!(world.agent.end().1, "");
+}
