@@ -30,7 +30,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work" "$next"' EXIT
 cp -a "$base/system" "$work/system"
 mkdir "$work/system/try"
-cp "$first" "$work/system/try/first.deb"
+# The commands of the guide, with the package under the name that it has there.
+sed -n '/^## As a service/,/^## /s/^# //p' docs/guide/vehicle.md > "$work/system/try/guide"
+[ "$(wc -l < "$work/system/try/guide")" = 3 ] || { echo 'e2e-deb: docs/guide/vehicle.md has no three commands to install'; exit 1; }
+cp "$first" "$work/system/try/$(sed -n 's|^apt install \./||p' "$work/system/try/guide")"
 cp "$next" "$work/system/try/next.deb"
 cp packaging/try-deb-inside.sh "$work/system/try/try.sh"
 cat > "$work/system/etc/systemd/system/try.service" << 'UNIT'
