@@ -54,6 +54,7 @@ case $invalid in
     *) verdict="$invalid of 3 drives on the kernel are invalid: this machine was too busy for the emulator. \
 The report says which and why; the simulated drives do not depend on the machine's load." ;;
 esac
+[ "$status" = 0 ] || [ "$invalid" != 0 ] || verdict="Not every drive on this machine's kernel ended; the message above says why."
 page "$verdict"
 printf '\n%s\n%s\n' "$verdict" "The report of both is in $PWD/$out/report.html"
 exit "$status"
