@@ -101,8 +101,8 @@ wheel: build lab ## the lab with the program inside, target/wheel, tried in a ne
 e2e-container: deb ## build both images of packaging/Containerfile with buildah, and run them (as root)
 	@packaging/try-container.sh
 
-e2e-guides: build lab ## execute the commands of every guide and compare their outputs (as root; under two minutes)
-	@e2e/guides.sh
+e2e-guides: build lab ## execute the commands of every guide and compare their outputs (as root; under two minutes; SLOW=yes: half an hour)
+	@SLOW='$(SLOW)' e2e/guides.sh
 
 hardship: tools ## hardships on real namespaces, compared with the in-kernel path manager (docs/design/hardship.md; SEEDS=1..100; default: the short form)
 	$(call say,hardships)

@@ -1,4 +1,5 @@
 #!/bin/sh
+# With SLOW=yes also commands that take minutes, half an hour in all.
 # Executes the commands of every guide (lab/e2e/guides.py), and shows the page of an agent in Chromium (lab/e2e/page.py), in namespaces that are removed with everything in them.
 set -eu
 cd "$(dirname "$0")/.."
@@ -14,10 +15,11 @@ for program in ip unshare sysctl ping; do
 done
 [ -x target/release/crosslane ] || not_run 'target/release/crosslane is missing; run make build'
 [ $# -gt 0 ] || set -- lab/e2e/guides.py lab/e2e/page.py
+[ -n "${SLOW:-}" ] && export SLOW || unset SLOW
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 # Everything that is written to /etc, and the names of network namespaces, is gone afterwards.
-timeout --kill-after=10 300 unshare --net --mount --pid --fork --kill-child --mount-proc sh -c '
+timeout --kill-after=10 $([ -n "${SLOW:-}" ] && echo 3600 || echo 300) unshare --net --mount --pid --fork --kill-child --mount-proc sh -c '
     set -e
     mount -t tmpfs tmpfs "$0"
     mkdir "$0/upper" "$0/work"

@@ -4,11 +4,16 @@ Each page, or series of pages, has a separate world: a vehicle with six interfac
 and two roadside units, each in a network namespace with a separate /etc/crosslane. Runs in separate mount, network
 and process namespaces (`e2e/guides.sh`), so that nothing remains.
 
-A block is left out only if the line before it says `<!-- not run: REASON -->`.
+The line before a block may say how it is executed:
+- `<!-- slow: REASON -->`: by `make e2e-guides SLOW=yes` only
+- `<!-- with NEW for OLD: REASON -->`: with another part of a command; also `slow, with NEW for OLD and NEW for OLD`
+- `<!-- in any order: REASON -->`: the words of its output are compared in any order
+- `<!-- not run: REASON -->`: it is not
 """
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -30,8 +35,14 @@ GATEWAY_ADDRESSES = ("198.51.100.1", "10.90.0.1")
 """What the guides call the gateway on the Internet and on the backhaul."""
 RATE = "8mbit"
 """Of the vehicle's uplinks lte-a and lte-b; the others have none."""
-LONGEST_S = 60.0
+SLOW = "SLOW" in os.environ
+"""Whether blocks that take minutes are executed, too."""
+LONGEST_S = 1800.0 if SLOW else 60.0
 
+SETTLED_S = 15.0
+"""Longest time until a status is as shown: a tunnel's path may have to recover on a busy machine."""
+RSYNC = shutil.which("rsync")
+"""A program of others that a guide runs; its command is left out where it is not installed."""
 TOKEN = "5b3a0c11"
 """Of the connection that the guides explain."""
 
@@ -60,6 +71,7 @@ class World:
         self.lasting: list[tuple[Step, subprocess.Popen[str]]] = []
         self.keys: dict[str, str] = {}
         self.sent: list[subprocess.Popen[str]] = []
+        self.servers: list[subprocess.Popen[str]] = []
         for host in HOSTS:
             (folder / host).mkdir()
             run("ip", "netns", "add", host)
@@ -94,12 +106,30 @@ class World:
         """What the commands name: scenarios, a file to send, a recorded run, a configuration of a vehicle."""
         work = self.folder / "work"
         work.mkdir()
-        (work / "scenarios").symlink_to(ROOT / "scenarios")
+        for name in ("scenarios", "target"):
+            (work / name).symlink_to(ROOT / name)
         (work / "drive.mcap").write_bytes(os.urandom(5_000_000))
-        recorded = "crosslane simulate scenarios/pass-by.toml --strategy threshold --seed 1 --out runs/pass-by"
-        self.inside("vehicle", recorded)
+        for name in ("events.log", "drive/a.mcap", "drive/b.mcap", "logs/today.log"):
+            (work / name).parent.mkdir(exist_ok=True)
+            (work / name).write_text(f"{name}\n")
+        pings = "".join(f"{tenth / 5:.1f},NAME,{40 + tenth % 7},,\n" for tenth in range(50))
+        (work / "MINE.csv").write_text(f"t_s,operator,rtt_ms,lost,rssi_dbm\n{pings}")
         first = next(block for block in blocks(ROOT / "docs/guide/vehicle.md") if block.language == "toml")
         self.write("vehicle", "/etc/crosslane/agent.toml", first.text)
+
+    def record_run(self) -> None:
+        """The run folder that a guide shows."""
+        recorded = "crosslane simulate scenarios/pass-by.toml --strategy threshold --seed 1 --out runs/pass-by"
+        self.inside("vehicle", recorded)
+
+    def serve_files(self) -> None:
+        """A server of rsync at the gateway."""
+        (self.folder / "depot").mkdir()
+        module = f"use chroot = no\n[logs]\npath = {self.folder}/depot\nread only = no\nuid = 0\ngid = 0\n"
+        (self.folder / "rsyncd.conf").write_text(module)
+        daemon = f"exec rsync --daemon --no-detach --config={self.folder}/rsyncd.conf"
+        self.servers.append(self.start("gateway", daemon))
+        until(lambda: self.start("vehicle", "rsync depot::", capture=True).wait() == 0, "the server of rsync")
 
     def inside(self, host: str, command: str) -> str:
         """Run a command to its end; its standard output."""
@@ -118,7 +148,7 @@ class World:
         arguments = ["ip", "netns", "exec", host, "unshare", "--mount", "sh", "-c", mount, command]
         output = subprocess.PIPE if capture else (self.folder / f"output-{len(self.lasting)}").open("w")
         work = self.folder / "work"
-        where = work if work.exists() else self.folder
+        where = ROOT if command.split()[0] == "make" else work if work.exists() else self.folder
         path = os.pathsep.join([*map(str, PROGRAMS), os.environ["PATH"]])
         return subprocess.Popen(
             arguments,
@@ -141,7 +171,7 @@ class World:
             text = text.replace(shown, key)
         return text
 
-    def execute(self, step: Step, page: str) -> None:
+    def execute(self, step: Step, page: str, in_order: bool = True) -> None:
         """Execute a command as a reader would, and compare its output."""
         host = ALIASES.get(step.host or self.default, step.host or self.default)
         place = f"{page}:{step.line}"
@@ -156,13 +186,22 @@ class World:
             output = (self.folder / f"output-{len(self.lasting) - 1}").read_text(encoding="utf-8")
             assert process.poll() is None, f"{place}: {step.command}: it ended: {output}"
             return
+        if "rsync" in step.command and not RSYNC:
+            print(f"NOT RUN: {step.command}: apt-get install rsync")
+            return
         token = self.token(host, step.command)
         output = self.inside(host, self.with_keys(step.command.replace(TOKEN, token)))
         if "keygen --out" in step.command:
             name = Path(step.command.split()[-1]).stem
             named = [f"PUBLIC KEY OF {the}{one.upper()}" for one in (name, host) for the in ("THE ", "")]
             self.keys |= dict.fromkeys([*named, *step.expected], output.strip())
-        wrong = differences([self.with_keys(line.replace(TOKEN, token)) for line in step.expected], output)
+        expected = [self.with_keys(line.replace(TOKEN, token)) for line in step.expected]
+        end = time.monotonic() + SETTLED_S
+        while (wrong := differences(expected, output, in_order)) and "status" in step.command:
+            if time.monotonic() > end:
+                break
+            time.sleep(0.5)
+            output = self.inside(host, step.command)
         assert not wrong, f"{place}: {step.command} does not print\n" + "\n".join(wrong) + f"\nbut\n{output}"
 
     def token(self, host: str, command: str) -> str:
@@ -199,7 +238,7 @@ class World:
             output = (self.folder / f"output-{number}").read_text(encoding="utf-8")
             if not is_alive or code not in (0, 130, -signal.SIGINT):
                 wrong.append(f"{step.command}: exit code {code}: {output[-2000:]}")
-        for process in (*self.sent, *(process for _, process in self.lasting)):
+        for process in (*self.sent, *self.servers, *(process for _, process in self.lasting)):
             process.kill()
             process.wait()
         for host in HOSTS:
@@ -232,9 +271,9 @@ def pages() -> set[str]:
     return {"../README.md"} | {f"guide/{page.name}" for page in (ROOT / "docs/guide").glob("*.md")}
 
 
-def is_run(block: Block) -> bool:
+def is_run(block: Block, slow: bool = SLOW) -> bool:
     """Whether the block has commands that are to be executed."""
-    return block.language in COMMANDS and block.not_run is None
+    return block.language in COMMANDS and block.not_run is None and (slow or not block.is_slow)
 
 
 def test_every_guide_is_in_a_series() -> None:
@@ -243,11 +282,13 @@ def test_every_guide_is_in_a_series() -> None:
 
 def test_most_commands_are_executed() -> None:
     every = [block for page in pages() for block in blocks(ROOT / "docs" / page) if block.language in COMMANDS]
-    steps = [step for block in every if is_run(block) for step in block.steps]
-    left_out = [step for block in every if not is_run(block) for step in block.steps]
+    steps = [step for block in every if is_run(block, slow=False) for step in block.steps]
+    slow = [step for block in every if is_run(block, slow=True) and block.is_slow for step in block.steps]
+    left_out = [step for block in every if not is_run(block, slow=True) for step in block.steps]
     shown = sum(bool(step.expected) for step in steps)
-    print(f"{len(steps)} commands are executed, {len(left_out)} are not; {shown} have an output")
-    assert len(steps) > len(left_out)
+    print(f"{len(steps)} commands are executed, {len(slow)} more with SLOW=yes, {len(left_out)} are not")
+    print(f"{shown} have an output")
+    assert len(steps) > 2 * len(left_out)
     assert all(block.not_run is None or block.language in COMMANDS for block in every)
 
 
@@ -256,6 +297,8 @@ def test_another_output_is_a_difference() -> None:
     assert differences(shown, "x\npath state sent\nlte  active  17 B\n") == []
     assert differences(shown, "path state sent\nlte  backup  17 B\n") == shown[1:]
     assert differences(shown, "lte  active  17 B\npath state sent\n") == shown[1:]
+    assert differences(shown, "lte  active  17 B\npath state sent\n", in_order=False) == []
+    assert differences(shown, "lte  backup  17 B\npath state sent\n", in_order=False) == shown[1:]
     assert (
         masked("up 2 h 5 min, -61.2 dBm for 150 ms") == masked("up 4.0 s, -70 dBm for 1 s") == "up T, N dBm for T"
     )
@@ -266,13 +309,18 @@ def test_prompts_outputs_and_marks_are_read(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "On the gateway, `/etc/crosslane/agent.toml`:\n```toml\na = 1\n```\n"
-        "x\n<!-- not run: slow -->\n```\nmake\n```\n"
+        "x\n<!-- not run: long -->\n```\nmake\n```\n"
+        "<!-- slow, with -n 1 for -n 40 and 2 for 3: minutes -->\n```\na -n 40 3 40\n```\n"
+        "<!-- in any order: by chance -->\n```\n$ b\n1\n```\n"
         "```\ngateway# crosslane status    # shows it\nagent 1\n```\n```\na\n\nb # c\n```\n"
     )
-    file, slow, shown, plain = blocks(page)
+    file, long, slow, chance, shown, plain = blocks(page)
     assert (file.file, file.language) == (("gateway", "/etc/crosslane/agent.toml"), "toml")
-    assert (slow.not_run, is_run(slow), is_run(shown)) == ("slow", False, True)
-    assert shown.steps == [Step("gateway", "crosslane status", 11, ["agent 1"])]
+    assert (long.not_run, is_run(long), is_run(shown)) == ("long", False, True)
+    assert (slow.is_slow, is_run(slow, slow=False), is_run(slow, slow=True)) == (True, False, True)
+    assert [step.command for step in slow.steps] == ["a -n 1 2 40"]
+    assert (chance.in_order, slow.in_order, chance.is_slow) == (False, True, False)
+    assert shown.steps == [Step("gateway", "crosslane status", 20, ["agent 1"])]
     assert [step.command for step in plain.steps] == ["a", "b"]
 
 
@@ -281,13 +329,17 @@ def test_the_commands_work_and_print_what_the_guide_shows(name: str, tmp_path: P
     series, default = SERIES[name]
     world = World(tmp_path, default)
     try:
+        if "guide/running-agent.md" in series:
+            world.record_run()
+        if "guide/vehicle.md" in series and RSYNC:
+            world.serve_files()
         for page in series:
             for block in blocks(ROOT / "docs" / page):
                 if block.language == "toml" and block.file:
                     host, path = block.file
                     world.write("rsu1" if host == "unit" else host or default, path, block.text)
                 for step in block.steps if is_run(block) else ():
-                    world.execute(step, page)
+                    world.execute(step, page, block.in_order)
     finally:
         wrong = world.end()
     assert not wrong, "\n".join(wrong)
