@@ -327,6 +327,26 @@ fn a_destroyed_subflow_is_reported_as_closed() {
 }
 
 #[test]
+fn an_aborted_subflow_leaves_no_socket_and_the_connection_goes_on() {
+    in_namespace(|| {
+        let mut connected = Connected::new();
+        let Subflow { local, remote, .. } = connected.join();
+        let (mut diag, token) = (Diag::open().unwrap(), connected.client_token);
+        diag.abort(local, remote).unwrap();
+        until(&mut connected.events, |event| match event {
+            Event::SubflowClosed { token: closed, subflow, .. } => {
+                (closed == token && subflow.local == local).then_some(())
+            }
+            _ => None,
+        });
+        assert!(diag.socket(local, remote).unwrap().is_none());
+        assert_eq!(diag.abort(local, remote).unwrap_err().errno(), Some(Errno::ENOENT));
+        connected.client.write_all(b"still").unwrap();
+        connected.server.read_exact(&mut [0; 5]).unwrap();
+    });
+}
+
+#[test]
 fn a_destroyed_subflow_whose_path_is_gone_leaves_no_socket() {
     in_namespace(|| {
         let mut connected = Connected::new();

@@ -17,25 +17,15 @@ use crate::error::{Error, Result};
 use crate::netlink::diag::{Connection, Diag, SubflowInfo};
 use crate::netlink::links;
 use crate::netlink::path_manager::{self, CommandSocket};
-use crate::netlink::{self, CommandError, EventError, Stream, TcpState, Wiring};
+use crate::netlink::{self, CommandError, EventError, Stream, TcpState};
 
 pub struct Mptcp {
     commands: CommandSocket,
     pub diag: Diag,
     pub events: Stream<Event>,
     pub classes: Classes,
-    destroyed: VecDeque<Destroyed>,
-    /// For rules that drop what destroyed subflows would still send.
-    wiring: Wiring,
-}
-
-/// A subflow that was destroyed and is to be reset.
-struct Destroyed {
-    reset_at: Instant,
-    local: SocketAddr,
-    remote: SocketAddr,
-    /// Whether a rule drops what it sends.
-    is_dropped: bool,
+    /// Local and remote address of subflows that were destroyed, and when they are to be reset.
+    destroyed: VecDeque<(Instant, SocketAddr, SocketAddr)>,
 }
 
 impl Mptcp {
@@ -46,9 +36,6 @@ impl Mptcp {
             Err(_) if config.tunnel.is_some() || config.unit.is_some() => return Ok(None),
             probed => probed.map_err(|cause| Error::message(cause.to_string(), 1))?,
         }
-        let mut wiring = Wiring::open()?;
-        // Of an agent that was killed; a kernel without rules has none.
-        drop(wiring.remove_blackholes());
         let events = path_manager::events().map_err(|cause| starting(&cause))?;
         Ok(Some(Mptcp {
             commands: CommandSocket::open().map_err(|cause| starting(&cause))?,
@@ -56,33 +43,26 @@ impl Mptcp {
             events: events.into_stream().map_err(|cause| starting(&cause))?,
             classes: Classes::new(config),
             destroyed: VecDeque::new(),
-            wiring,
         }))
     }
 
     pub fn carry_out(&mut self, now: Instant, command: &Command) -> std::result::Result<(), CommandError> {
-        let Command::DestroySubflow { local, remote, lost, .. } = *command else { return self.commands.send(command) };
-        // Best effort, as the reset: without it a radio tries an ACK and the FIN seven times each.
-        let is_dropped = lost && self.wiring.add_blackhole(local, remote).is_ok();
-        let destroyed = Destroyed { reset_at: now + RESET_AFTER, local, remote, is_dropped };
-        let sent = self.commands.send(command);
-        match sent {
-            Ok(()) => self.destroyed.push_back(destroyed),
-            Err(_) => self.pass(&destroyed),
+        // Not every kernel can abort it.
+        if let Command::DestroySubflow { local, remote, lost: true, .. } = *command
+            && self.diag.abort(local, remote).is_ok()
+        {
+            return Ok(());
         }
-        sent
-    }
-
-    /// Lets what is left of a destroyed subflow send again.
-    fn pass(&mut self, destroyed: &Destroyed) {
-        if destroyed.is_dropped {
-            drop(self.wiring.remove_blackhole(destroyed.local, destroyed.remote));
+        self.commands.send(command)?;
+        if let Command::DestroySubflow { local, remote, .. } = *command {
+            self.destroyed.push_back((now + RESET_AFTER, local, remote));
         }
+        Ok(())
     }
 
     /// When the next destroyed subflow is to be reset.
     pub fn next_reset(&self) -> Option<Instant> {
-        self.destroyed.front().map(|destroyed| destroyed.reset_at)
+        self.destroyed.front().map(|(at, ..)| *at)
     }
 
     /// Resets one destroyed subflow that is to be reset by then; false if there is none.
@@ -90,10 +70,9 @@ impl Mptcp {
         if self.next_reset().is_none_or(|at| at > until) {
             return false;
         }
-        let Some(destroyed) = self.destroyed.pop_front() else { return false };
-        self.pass(&destroyed);
+        let Some((_, local, remote)) = self.destroyed.pop_front() else { return false };
         // Best effort: the subflow is destroyed even if the kernel cannot reset its socket.
-        drop(self.diag.reset_destroyed(destroyed.local, destroyed.remote));
+        drop(self.diag.reset_destroyed(local, remote));
         true
     }
 }

@@ -12,7 +12,6 @@
 //! | [`links`] | rtnetlink | changes of interfaces and addresses |
 //! | [`Wiring`] | rtnetlink | interfaces, addresses, routes and rules of our own |
 //! | [`path_routes`] | rtnetlink | rules and routes by which packets leave over the path of their address |
-//! | [`blackhole`] | rtnetlink | rules that drop what a subflow over a lost path would still send |
 //! | [`home`] | rtnetlink | home addresses, and routes that are replaced in place |
 //! | [`probe()`] | procfs | missing requirements, with remedies |
 //!
@@ -22,7 +21,6 @@
 //! timeout or, as [`Stream`], in tokio.
 //! Nothing here reads a clock.
 
-pub mod blackhole;
 pub mod diag;
 pub mod endpoints;
 mod family;

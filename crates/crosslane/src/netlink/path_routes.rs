@@ -21,7 +21,7 @@ use super::subscription::Subscription;
 use crate::error::{Error, Result};
 
 /// Protocol number of the rules and routes, which no other program registers (rtnetlink.h).
-pub(super) const PROTOCOL: RouteProtocol = RouteProtocol::Other(69);
+const PROTOCOL: RouteProtocol = RouteProtocol::Other(69);
 /// The routing tables, one for each path of an agent.
 const TABLES: RangeInclusive<u32> = 0x4352_5320..=0x4352_532f;
 /// Priority of the rules: every rule of the administrator that precedes the main table's (32766) precedes them.
