@@ -248,7 +248,7 @@ fn the_first_subflow_can_be_reopened() {
         let mut connected = Connected::new();
         let (token, Subflow { local, remote, .. }) = (connected.client_token, connected.first);
         connected.join();
-        connected.commands.send(&Command::DestroySubflow { token, local, remote }).unwrap();
+        connected.commands.send(&Command::DestroySubflow { token, local, remote, lost: false }).unwrap();
         let (reopened, _) = connected.open(ip(CLIENT), AddressId(0), false);
         assert_eq!((reopened.local.ip(), reopened.remote), (local.ip(), remote));
         assert_eq!(reopened.local_id, AddressId(0));
@@ -283,7 +283,7 @@ fn a_join_to_a_server_that_has_closed_is_reset() {
     in_namespace(|| {
         let mut connected = Connected::new();
         let (token, Subflow { local, remote, .. }) = (connected.client_token, connected.first);
-        connected.commands.send(&Command::DestroySubflow { token, local, remote }).unwrap();
+        connected.commands.send(&Command::DestroySubflow { token, local, remote, lost: false }).unwrap();
         until(&mut connected.events, |event| match event {
             Event::SubflowClosed { token, .. } => (token == connected.server_token).then_some(()),
             _ => None,
@@ -313,7 +313,7 @@ fn a_destroyed_subflow_is_reported_as_closed() {
         let mut connected = Connected::new();
         let Subflow { local, remote, .. } = connected.join();
         let token = connected.client_token;
-        connected.commands.send(&Command::DestroySubflow { token, local, remote }).unwrap();
+        connected.commands.send(&Command::DestroySubflow { token, local, remote, lost: false }).unwrap();
         until(&mut connected.events, |event| match event {
             Event::SubflowClosed { token: closed, subflow, .. } => {
                 (closed == token && subflow.local == local).then_some(())
@@ -327,6 +327,26 @@ fn a_destroyed_subflow_is_reported_as_closed() {
 }
 
 #[test]
+fn an_aborted_subflow_leaves_no_socket_and_the_connection_goes_on() {
+    in_namespace(|| {
+        let mut connected = Connected::new();
+        let Subflow { local, remote, .. } = connected.join();
+        let (mut diag, token) = (Diag::open().unwrap(), connected.client_token);
+        diag.abort(local, remote).unwrap();
+        until(&mut connected.events, |event| match event {
+            Event::SubflowClosed { token: closed, subflow, .. } => {
+                (closed == token && subflow.local == local).then_some(())
+            }
+            _ => None,
+        });
+        assert!(diag.socket(local, remote).unwrap().is_none());
+        assert_eq!(diag.abort(local, remote).unwrap_err().errno(), Some(Errno::ENOENT));
+        connected.client.write_all(b"still").unwrap();
+        connected.server.read_exact(&mut [0; 5]).unwrap();
+    });
+}
+
+#[test]
 fn a_destroyed_subflow_whose_path_is_gone_leaves_no_socket() {
     in_namespace(|| {
         let mut connected = Connected::new();
@@ -334,7 +354,7 @@ fn a_destroyed_subflow_whose_path_is_gone_leaves_no_socket() {
         let (mut diag, token) = (Diag::open().unwrap(), connected.client_token);
         assert!(diag.socket(local, remote).unwrap().is_some());
         Wiring::open().unwrap().remove_address(1, ip(SECOND_CLIENT), 32).unwrap();
-        connected.commands.send(&Command::DestroySubflow { token, local, remote }).unwrap();
+        connected.commands.send(&Command::DestroySubflow { token, local, remote, lost: false }).unwrap();
         assert!(diag.socket(local, remote).unwrap().is_some(), "its FIN is not acknowledged");
         diag.reset_destroyed(local, remote).unwrap();
         assert_eq!(diag.socket(local, remote).unwrap().is_none(), is_linux(6, 12));
@@ -354,7 +374,7 @@ fn a_subflow_of_a_dual_stack_socket_is_destroyed_too() {
         let token = connected.client_token;
         connected.commands.send(&Command::SetBackup { token, local, remote, backup: true }).unwrap();
         assert!(Diag::open().unwrap().subflow(local, remote).unwrap().unwrap().subflow.backup);
-        connected.commands.send(&Command::DestroySubflow { token, local, remote }).unwrap();
+        connected.commands.send(&Command::DestroySubflow { token, local, remote, lost: false }).unwrap();
         until(&mut connected.events, |event| match event {
             Event::SubflowClosed { token: closed, subflow, .. } => {
                 (closed == token && subflow.local == local).then_some(())
@@ -572,7 +592,7 @@ fn a_connection_without_subflows_is_found_and_can_be_joined_again() {
     in_namespace(|| {
         let mut connected = Connected::new();
         let (token, Subflow { local, remote, .. }) = (connected.client_token, connected.first);
-        connected.commands.send(&Command::DestroySubflow { token, local, remote }).unwrap();
+        connected.commands.send(&Command::DestroySubflow { token, local, remote, lost: false }).unwrap();
         let mut diag = Diag::open().unwrap();
         let found = diag.connections().unwrap().into_iter().find(|found| found.token == token).unwrap();
         assert_eq!((found.local, found.remote), (local, remote));

@@ -214,7 +214,9 @@ impl OneOfRadio {
         }
         for (place, path) in counted.iter().enumerate() {
             let Some(first) = of(path).filter(|first| *first != place) else { continue };
-            let is_covered = counted[first].belief == Belief::Good && self.is_proven(first);
+            // One that stalls may count as good, and yet another must be there to take over.
+            let is_steady = counted[first].belief == Belief::Good && self.track(first).stalled.is_none();
+            let is_covered = is_steady && self.is_proven(first);
             if path.belief == Belief::Good {
                 states[place] = self.beside(counted, place, first, states[first]);
             } else if is_covered && self.is_spent(place) {

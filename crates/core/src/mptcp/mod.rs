@@ -177,6 +177,8 @@ pub enum Command {
         local: SocketAddr,
         /// The peer's address and port.
         remote: SocketAddr,
+        /// True if its path is lost: what it would still send cannot arrive, and delays what others send.
+        lost: bool,
     },
     /// Set or clear the backup flag, here and at the peer (`SET_FLAGS`, sends
     /// MP_PRIO).

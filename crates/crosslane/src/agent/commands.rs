@@ -47,6 +47,12 @@ impl Mptcp {
     }
 
     pub fn carry_out(&mut self, now: Instant, command: &Command) -> std::result::Result<(), CommandError> {
+        // Not every kernel can abort it.
+        if let Command::DestroySubflow { local, remote, lost: true, .. } = *command
+            && self.diag.abort(local, remote).is_ok()
+        {
+            return Ok(());
+        }
         self.commands.send(command)?;
         if let Command::DestroySubflow { local, remote, .. } = *command {
             self.destroyed.push_back((now + RESET_AFTER, local, remote));

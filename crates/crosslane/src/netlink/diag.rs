@@ -21,6 +21,8 @@ use super::socket::{CallError, Channel, CommandError, OpenError};
 use super::tcp_info::TcpInfo;
 use super::{is_linux, links};
 
+mod reset;
+
 /// Maximum number of sockets in one list; further ones are dropped.
 pub const MAX_SOCKETS: usize = 65_536;
 /// Maximum number of local addresses whose interface is cached.
@@ -165,33 +167,6 @@ impl Diag {
             }
         }
         Ok(found.into_values().collect())
-    }
-
-    /// Resets the remains of a subflow that this endpoint has destroyed (decision 34): the socket of a connection's first
-    /// subflow, which the kernel keeps, and that of any other, which sends its data again for a minute where nothing
-    /// acknowledges it. Needs CAP_NET_ADMIN, and a kernel with CONFIG_INET_DIAG_DESTROY. Before Linux 6.12 only a first
-    /// subflow is reset: a socket without an owner would stay forever ("tcp: fix forever orphan socket caused by
-    /// tcp_abort").
-    pub fn reset_destroyed(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<(), CommandError> {
-        let known = self.interfaces.get(&local.ip()).copied();
-        let id = exact(local, remote, self.look_up_interface(local.ip()).or(known).unwrap_or(0));
-        let mut is_reset = self.resets_orphans;
-        let asked = if is_reset {
-            Ok(())
-        } else {
-            self.channel.call(query(id.clone()), NLM_F_ACK, |message| {
-                is_reset = header(message.payload())?.0.inode != 0;
-                Ok(())
-            })
-        };
-        let outcome = match asked {
-            Ok(()) if is_reset => self.channel.call(Request { kind: SOCK_DESTROY, ..query(id) }, NLM_F_ACK, |_| Ok(())),
-            other => other,
-        };
-        match outcome {
-            Err(cause) if cause.errno() == Some(Errno::ENOENT) => Ok(()),
-            other => other.map_err(CommandError::while_asked_to("reset a destroyed subflow")),
-        }
     }
 
     fn query_connections(&mut self, id: SocketId, found: &mut BTreeMap<Token, Connection>) -> Result<(), CallError> {

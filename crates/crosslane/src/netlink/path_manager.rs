@@ -233,7 +233,7 @@ fn request(command: &Command) -> Request {
             let ours = Address { id: Some(local_id.0), ip: Some(local), if_index, flags, ..Address::default() };
             per_connection(10, token, [ours.nested(attribute::ADDR), theirs(remote)])
         }
-        Command::DestroySubflow { token, local, remote } => {
+        Command::DestroySubflow { token, local, remote, .. } => {
             per_connection(11, token, [socket_address(local).nested(attribute::ADDR), theirs(remote)])
         }
         Command::SetBackup { token, local, remote, backup } => {
@@ -272,11 +272,12 @@ fn theirs(remote: SocketAddr) -> DefaultNla {
 /// the kernel distinguishes the two.
 fn mapped(command: &Command) -> Option<Command> {
     match *command {
-        Command::DestroySubflow { token, local: SocketAddr::V4(local), remote: SocketAddr::V4(remote) } => {
+        Command::DestroySubflow { token, local: SocketAddr::V4(local), remote: SocketAddr::V4(remote), lost } => {
             Some(Command::DestroySubflow {
                 token,
                 local: (local.ip().to_ipv6_mapped(), local.port()).into(),
                 remote: (remote.ip().to_ipv6_mapped(), remote.port()).into(),
+                lost,
             })
         }
         _ => None,

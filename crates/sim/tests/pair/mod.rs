@@ -216,7 +216,7 @@ impl Pair {
             }),
             Action::Destroy { path } => named(self, path)
                 .filter(|_| self.client.subflows().count() > 1)
-                .map(|local| Command::DestroySubflow { token, local, remote }),
+                .map(|local| Command::DestroySubflow { token, local, remote, lost: false }),
             Action::Flag { path, backup } => {
                 named(self, path).map(|local| Command::SetBackup { token, local, remote, backup })
             }

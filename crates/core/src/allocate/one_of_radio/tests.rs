@@ -221,6 +221,30 @@ fn a_reserve_that_does_not_answer_is_closed_while_another_carries() {
 }
 
 #[test]
+fn a_weak_reserve_stays_while_the_one_that_serves_stalls() {
+    let mut paths = Paths::new(Mode::Aggregate);
+    paths.hear(0, 0, Good, -76.0);
+    paths.hear(0, 1, Good, -70.0);
+    paths.latest[1].answers = Some((Instant::ZERO, true));
+    paths.prove(0);
+    assert_eq!(paths.at(0)[..2], [Backup, Active]);
+    paths.deliver(50, 1, 5);
+    paths.at(50);
+    paths.hear(100, 0, Good, -72.0);
+    paths.hear(100, 1, Good, -76.0);
+    assert_eq!(paths.at(100)[..2], [Active, Backup]);
+    paths.deliver(150, 0, 5);
+    paths.at(150);
+    paths.hear(200, 0, Fading, -84.0);
+    paths.hear(200, 1, Fading, -86.0);
+    paths.deliver(200, 0, 6);
+    paths.deliver(200, 1, 5);
+    assert_eq!(paths.at(200)[..2], [Active, Backup]);
+    paths.inputs[0].belief = Stalled;
+    assert_eq!(paths.at(240)[..2], [Active, Backup], "frames for path 1 may hold up path 0");
+}
+
+#[test]
 fn a_stronger_path_that_fades_gives_way_to_a_good_one() {
     let mut paths = Paths::new(Mode::Aggregate);
     paths.hear(0, 0, Good, -70.0);

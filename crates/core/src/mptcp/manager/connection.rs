@@ -343,7 +343,7 @@ impl Connection {
             open.partition(|entry| entry.path == path && entry.subflow.remote == remote);
         let entry = stalled.first_mut().filter(|_| !others.is_empty())?;
         self.history.add(now, Some(path), ConnectionEvent::Closed(CloseCause::Stalled));
-        Some(entry.command_destroy(now, token))
+        Some(entry.command_destroy(now, token, true))
     }
 
     /// Issues the commands for the difference from the wanted states.

@@ -70,10 +70,11 @@ impl Entry {
         self.active_since = if backup { None } else { self.active_since.or(Some(now)) };
     }
 
-    pub fn command_destroy(&mut self, now: Instant, token: Token) -> Command {
+    /// `lost`: its path carries nothing any more.
+    pub fn command_destroy(&mut self, now: Instant, token: Token, lost: bool) -> Command {
         self.closing_since = Some(now);
         let Subflow { local, remote, .. } = self.subflow;
-        Command::DestroySubflow { token, local, remote }
+        Command::DestroySubflow { token, local, remote, lost }
     }
 
     pub fn command_backup(&mut self, now: Instant, token: Token, backup: bool) -> Command {

@@ -77,7 +77,12 @@ fn create(path: u8, local_id: u8, backup: bool) -> Command {
 }
 
 fn destroy(path: u8) -> Command {
-    Command::DestroySubflow { token: TOKEN, local: subflow(path, 0, false).local, remote: server() }
+    Command::DestroySubflow { token: TOKEN, local: subflow(path, 0, false).local, remote: server(), lost: false }
+}
+
+/// Of a path that is lost.
+fn destroy_lost(path: u8) -> Command {
+    Command::DestroySubflow { token: TOKEN, local: subflow(path, 0, false).local, remote: server(), lost: true }
 }
 
 fn set_backup(path: u8, backup: bool) -> Command {
@@ -508,7 +513,7 @@ impl Kernel {
                     manager.handle(now, &Event::SubflowClosed { token, subflow, error: 110 });
                 }
             }
-            Command::DestroySubflow { local, remote, token } => {
+            Command::DestroySubflow { local, remote, token, .. } => {
                 let path = path_of(manager, local.ip());
                 assert!(self.open.remove(&path).is_some(), "closed what is not there");
                 assert!(!self.open.is_empty(), "closed the last subflow");

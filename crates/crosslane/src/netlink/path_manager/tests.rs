@@ -179,7 +179,7 @@ fn commands_are_encoded_as_the_kernel_documents_them() {
     };
     let nest = format!("2c000180 {ours} 05000200 07000000 08000600 06000000 08000700 03000000");
     assert_eq!(encoded(&create), format!("{} {nest} {theirs}", header("64", "0a")));
-    let destroy = Command::DestroySubflow { token: TOKEN, local, remote };
+    let destroy = Command::DestroySubflow { token: TOKEN, local, remote, lost: false };
     let nest = format!("1c000180 {ours} 06000500 bb010000");
     assert_eq!(encoded(&destroy), format!("{} {nest} {theirs}", header("54", "0b")));
     let clear = Command::SetBackup { token: TOKEN, local, remote, backup: false };

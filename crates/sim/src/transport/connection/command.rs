@@ -27,11 +27,12 @@ impl Endpoint {
                 self.open(now, path, Some(local_id), backup);
                 true
             }
-            Command::DestroySubflow { local, remote, .. } => {
+            Command::DestroySubflow { local, remote, lost, .. } => {
                 let Some(place) = self.place(local, remote) else { return false };
                 self.report_closed(place, 0);
                 match self.subflows[place].phase {
                     Phase::Opening => drop(self.subflows.remove(place)),
+                    _ if lost => self.abort(now, place),
                     _ => self.close(now, place),
                 }
                 true
@@ -64,10 +65,15 @@ impl Endpoint {
     pub(super) fn reset_destroyed(&mut self, now: Instant) {
         let is_due = |subflow: &Subflow| subflow.reset_at.is_some_and(|at| at <= now);
         while let Some(place) = self.subflows.iter().position(is_due) {
-            let subflow = self.subflows.remove(place);
-            self.segments.push_back(self.segment_of(&subflow, RST | ACK));
-            self.reinject(now);
+            self.abort(now, place);
         }
+    }
+
+    /// Resets a subflow (`tcp_abort`); its data is re-injected.
+    fn abort(&mut self, now: Instant, place: usize) {
+        let subflow = self.subflows.remove(place);
+        self.segments.push_back(self.segment_of(&subflow, RST | ACK));
+        self.reinject(now);
     }
 
     /// Sends the SYN of the first subflow, or of one that joins from the address

@@ -30,12 +30,12 @@ impl Connection {
         due.sort_by_key(|entry| entry.subflow.local_id);
         let Some((first, others)) = due.split_first_mut() else { return };
         for entry in &mut *others {
-            out.push_back((entry.path, entry.command_destroy(now, token)));
+            out.push_back((entry.path, entry.command_destroy(now, token, false)));
             self.history.add(now, Some(entry.path), ConnectionEvent::Closed(CloseCause::NoAddress));
         }
         withdraw(token, first, &mut self.ids, out);
         self.history.add(now, Some(first.path), ConnectionEvent::Closed(CloseCause::NoAddress));
-        out.push_back((first.path, first.command_destroy(now, token)));
+        out.push_back((first.path, first.command_destroy(now, token, false)));
         for entry in others {
             let local = canonical(entry.subflow.local.ip());
             if let Some(local_id) = self.ids.of(local) {
@@ -66,10 +66,11 @@ impl Connection {
         let Connection { subflows, ids, server_side, history, .. } = self;
         let unwanted = subflows.iter_mut().filter(is_unwanted).skip(usize::from(!stays));
         for entry in unwanted.filter(|entry| which(entry) && entry.destroy.may(now)) {
-            if entry.is_lost(plan) && !*server_side {
+            let lost = entry.is_lost(plan);
+            if lost && !*server_side {
                 withdraw(token, entry, ids, out);
             }
-            out.push_back((entry.path, entry.command_destroy(now, token)));
+            out.push_back((entry.path, entry.command_destroy(now, token, lost)));
             history.add_own(now, entry.path, ConnectionEvent::Closed(CloseCause::Unwanted), plan);
         }
     }
@@ -84,7 +85,7 @@ impl Connection {
             let key = |entry: &Entry| (entry.path, entry.subflow.remote, canonical(entry.subflow.local.ip()));
             let is_twice = before.iter().any(|first| first.is_usable(plan) && key(first) == key(entry));
             if is_twice && !self.server_side && entry.is_usable(plan) && entry.destroy.may(now) {
-                out.push_back((entry.path, entry.command_destroy(now, token)));
+                out.push_back((entry.path, entry.command_destroy(now, token, false)));
                 self.history.add(now, Some(entry.path), ConnectionEvent::Closed(CloseCause::Duplicate));
             }
         }

@@ -8,7 +8,7 @@ fn again(port: u16) -> Subflow {
 }
 
 fn destroy_port(port: u16) -> Command {
-    Command::DestroySubflow { token: TOKEN, local: local(1, port), remote: server() }
+    Command::DestroySubflow { token: TOKEN, local: local(1, port), remote: server(), lost: false }
 }
 
 #[test]

@@ -7,7 +7,7 @@ fn an_address_is_withdrawn_over_another_path_before_a_lost_one_is_closed() {
     let mut manager = with_two_subflows([Active, Active]);
     manager.set_lost(Vec::from([false, true]));
     manager.set_wanted(at(1000), &wanted([Active, Closed]));
-    assert_eq!(drain(&mut manager, at(1000)), [withdraw(2), destroy(1)], "a FIN would go nowhere");
+    assert_eq!(drain(&mut manager, at(1000)), [withdraw(2), destroy_lost(1)], "a FIN would go nowhere");
     manager.handle(at(1001), &closed(1, 0));
     manager.set_lost(Vec::from([false, false]));
     manager.set_wanted(at(2000), &wanted([Active, Active]));
@@ -19,7 +19,7 @@ fn the_first_subflow_is_withdrawn_too() {
     let mut manager = with_two_subflows([Active, Active]);
     manager.set_lost(Vec::from([true, false]));
     manager.set_wanted(at(1000), &wanted([Closed, Active]));
-    assert_eq!(drain(&mut manager, at(1000)), [withdraw(0), destroy(0)]);
+    assert_eq!(drain(&mut manager, at(1000)), [withdraw(0), destroy_lost(0)]);
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn a_lost_subflow_is_closed_before_another_is_promoted() {
     manager.handle(at(1), &Event::SubflowPriority { token: TOKEN, subflow: subflow(1, 2, true) });
     manager.set_lost(Vec::from([true, false]));
     manager.set_wanted(at(1000), &wanted([Closed, Active]));
-    assert_eq!(drain(&mut manager, at(1000)), [withdraw(0), destroy(0)], "meanwhile the backup carries as it is");
+    assert_eq!(drain(&mut manager, at(1000)), [withdraw(0), destroy_lost(0)], "meanwhile the backup carries as it is");
     manager.handle(at(1001), &Event::SubflowClosed { token: TOKEN, subflow: subflow(0, 0, false), error: 0 });
     assert_eq!(drain(&mut manager, at(1001)), [set_backup(1, false)]);
 }
@@ -52,7 +52,7 @@ fn an_endpoint_that_accepted_the_connection_withdraws_nothing() {
     manager.handle(at(1), &Event::SubflowEstablished { token: TOKEN, subflow: subflow(1, 2, false) });
     manager.set_lost(Vec::from([false, true]));
     manager.set_wanted(at(1000), &wanted([Active, Closed]));
-    assert_eq!(drain(&mut manager, at(1000)), [destroy(1)], "its address is still there");
+    assert_eq!(drain(&mut manager, at(1000)), [destroy_lost(1)], "its address is still there");
 }
 
 #[test]
@@ -69,13 +69,13 @@ fn a_stalled_subflow_is_closed_separately_if_its_path_is_good_or_backup() {
         manager.set_lost(Vec::from([false, lost]));
         drain(&mut manager, at(900));
         manager.abandon(at(1000), TOKEN, PathId(1), server());
-        assert_eq!(drain(&mut manager, at(1000)), [destroy(1)]);
+        assert_eq!(drain(&mut manager, at(1000)), [destroy_lost(1)]);
     }
     let mut manager = with_two_subflows([Active, Active]);
     manager.set_lost(Vec::from([false, true]));
     manager.set_wanted(at(1000), &wanted([Active, Closed]));
     manager.abandon(at(1000), TOKEN, PathId(1), server());
-    assert_eq!(drain(&mut manager, at(1000)), [withdraw(2), destroy(1)], "the address is withdrawn first");
+    assert_eq!(drain(&mut manager, at(1000)), [withdraw(2), destroy_lost(1)], "the address is withdrawn first");
 }
 
 #[test]
