@@ -10,8 +10,11 @@ use core::net::IpAddr;
 
 use crate::assess::{Belief, StalledSubflow};
 use crate::mptcp::manager::{ConnectionChange, ConnectionView, PathUse};
-use crate::mptcp::{self, ConnectionSnapshot, MeasuredSubflow, Notice, Refusal, Token};
+use crate::mptcp::{
+    self, ConnectionSnapshot, HandshakeCounters, MeasuredSubflow, Notice, PlainConnection, Refusal, Token,
+};
 use crate::path::{PathId, PathSpec, PathState};
+use crate::reason::Reason;
 use crate::time::Instant;
 use crate::wanted::{ConnectionClass, Wanted};
 
@@ -38,6 +41,8 @@ pub enum Event {
     Resync(Vec<ConnectionSnapshot>),
     /// The kernel refused an MPTCP command, for this reason.
     Refused(mptcp::Command, Refusal),
+    /// The kernel's counters of handshakes, and the connections that fell back to TCP.
+    Handshakes(HandshakeCounters, Vec<PlainConnection>),
     /// An MPTCP connection belongs to this class.
     Class(Token, ConnectionClass),
     /// A subflow is stalled while others of its path carry data.
@@ -124,6 +129,11 @@ pub trait Actuator: Send {
 
     /// What happened last to a connection, the oldest first.
     fn history(&self, _token: Token) -> Vec<ConnectionChange> {
+        Vec::new()
+    }
+
+    /// What the network of each path, or of all (`None`), does to what it manages.
+    fn network_faults(&self, _now: Instant) -> Vec<(Option<PathId>, Reason)> {
         Vec::new()
     }
 

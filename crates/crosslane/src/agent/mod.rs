@@ -10,6 +10,7 @@ use crosslane_core::actuator::{self, Command};
 use crosslane_core::agent::{Agent, Input, Output};
 use crosslane_core::allocate::Mode;
 use crosslane_core::engine::Engine;
+use crosslane_core::mptcp;
 use crosslane_core::path::{PathSpec, Sample, SampleKind};
 use crosslane_core::strategy::threshold;
 use crosslane_core::time::Instant;
@@ -36,6 +37,7 @@ pub(crate) mod journal;
 pub mod later;
 pub mod machine;
 mod memory;
+mod network_faults;
 pub mod own_cams;
 mod parts;
 mod path_routes;
@@ -60,6 +62,7 @@ use home_address::HomeAddress;
 use interfaces::Interfaces;
 use journal::Journal;
 use later::Missing;
+use network_faults::Handshakes;
 use own_cams::OwnCams;
 use parts::CHECK_PERIOD;
 use path_routes::PathRoutes;
@@ -155,6 +158,7 @@ struct Driver {
     hangup: Option<Signal>,
     poller: SubflowPoller,
     counters: InterfaceCounters,
+    handshakes: Handshakes,
     /// None if no path has a volume.
     volumes: Option<Volumes>,
 }
@@ -196,6 +200,7 @@ impl Driver {
             mode: config.service.mode,
             hangup: None,
             counters: InterfaceCounters::open(&config),
+            handshakes: Handshakes::open(),
             volumes: None,
             poller: SubflowPoller::new(Duration::from_millis(u64::from(*config.observe.transport_period_ms.get_ref()))),
             config,
@@ -362,6 +367,9 @@ impl Driver {
                 if let Some(error) = &error {
                     self.handle(actuator::Event::Refused(*command, path_manager::refusal(error)).into());
                 }
+            }
+            Output::Notice(mptcp::Notice::Network { text, .. }) if self.file.is_some() => {
+                eprintln!("crosslane: {text}")
             }
             Output::Admission(admission) => self.control.admit(admission),
             Output::Belief { path, belief, .. } => {

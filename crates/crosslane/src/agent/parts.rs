@@ -167,6 +167,7 @@ impl Driver {
         self.check_units();
         self.check_home();
         self.check_unit();
+        self.observe_handshakes();
         if self.file.is_none() || self.mptcp.is_none() || self.config.paths.is_empty() {
             return;
         }

@@ -110,7 +110,7 @@ impl Driver {
     }
 
     fn path_reports(&mut self) -> Vec<PathReport> {
-        let (now, bytes) = (self.clock.now(), self.counters.bytes());
+        let (now, bytes, faults) = (self.clock.now(), self.counters.bytes(), self.network_faults());
         let mut pairs: Vec<_> = self.engine.subflows().map(|subflow| (subflow.path, subflow.token)).collect();
         pairs.sort_unstable();
         pairs.dedup();
@@ -143,6 +143,7 @@ impl Driver {
                 connections: pairs.iter().filter(|(path, _)| *path == view.id).count(),
                 sent_bytes: bytes.map(|[sent, _]| *sent),
                 received_bytes: bytes.map(|[_, received]| *received),
+                network: self.network_fault(&faults, view.id),
                 volume: self.volumes.as_ref().and_then(|volumes| volumes.report(view.id)),
             }
         };
@@ -216,6 +217,8 @@ impl Driver {
             problems.push(machine::KERNEL_MANAGES.into());
         }
         problems.extend(self.path_routes.as_ref().and_then(PathRoutes::fault).map(str::to_owned));
+        let everywhere = self.network_faults().into_iter().filter(|(path, _)| path.is_none());
+        problems.extend(everywhere.map(|(_, reason)| reason.text));
         let no_address = |view: &PathView| self.interfaces.configured(view.id).is_none();
         problems.extend(self.engine.views().filter(no_address).map(|view| {
             let (name, interface) = (view.name, self.interfaces.name(view.id));

@@ -50,8 +50,7 @@ pub struct SocketInfo {
     pub owner: Owner,
     /// Its TCP statistics.
     pub tcp: TcpInfo,
-    /// Its MPTCP part; `None` for plain TCP, for MPTCP fallen back to TCP,
-    /// and without CAP_NET_ADMIN.
+    /// Its MPTCP part; `None` for plain TCP, and without CAP_NET_ADMIN.
     pub mptcp: Option<MptcpInfo>,
 }
 

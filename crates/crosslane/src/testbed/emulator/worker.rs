@@ -321,10 +321,12 @@ impl Worker {
         let carried = &mut self.paths[place];
         let hop = Hop { station: carried.station, direction };
         let bytes = self.pool.get(packet).packet().len();
+        let link = &mut self.links[carried.link].0;
         let counters = &mut carried.counters[direction as usize];
         counters.entered += 1;
         counters.entered_bytes += bytes as u64;
-        if let Err(reason) = self.links[carried.link].0.send(now, hop, packet, bytes as u32) {
+        let passed = link.pass_middlebox(self.pool.get_mut(packet).packet_mut());
+        if let Err(reason) = passed.and_then(|()| link.send(now, hop, packet, bytes as u32)) {
             counters.dropped[reason as usize] += 1;
             self.record(now, place, direction, packet, |record| record.dropped = Some(reason));
             self.pool.free_buffer(packet);
