@@ -18,9 +18,11 @@ use crate::reason::Reason;
 use crate::time::Instant;
 use crate::wanted::{ConnectionClass, Wanted};
 
+mod kernel_endpoints;
 mod mptcp_subflows;
 mod packet_scheduler;
 
+pub use kernel_endpoints::{Endpoint, EndpointCommand, EndpointPolicy, FIRST_ID as FIRST_ENDPOINT_ID, KernelEndpoints};
 pub use packet_scheduler::{PacketScheduler, Steering};
 
 /// What is known of a path when its wanted state is decided.
@@ -47,6 +49,8 @@ pub enum Event {
     Class(Token, ConnectionClass),
     /// A subflow is stalled while others of its path carry data.
     Stalled(PathId, StalledSubflow),
+    /// The endpoints of the kernel's path manager; `None` while it manages no new connections.
+    Endpoints(Option<Vec<Endpoint>>),
     /// The tunnel began to run.
     TunnelStarted,
     /// The address of a path changed or was removed.
@@ -75,6 +79,8 @@ pub enum Event {
 pub enum Command {
     /// To the kernel's MPTCP, about a subflow or address of this path.
     Mptcp(PathId, mptcp::Command),
+    /// To the kernel's own path manager, about an endpoint.
+    Endpoint(EndpointCommand),
     /// To the packet scheduler: the tunnel's, or the one of the simulated kernels.
     Steer(Steering),
 }

@@ -110,7 +110,7 @@ fn subtype(tcp: &[u8], at: usize, next: usize) -> Subtype {
 
 /// Replaces a byte of a TCP header, and updates the checksum.
 fn replace(tcp: &mut [u8], at: usize, byte: u8) {
-    let word = |byte: u8| if at % 2 == 0 { u16::from(byte) << 8 } else { u16::from(byte) };
+    let word = |byte: u8| if at.is_multiple_of(2) { u16::from(byte) << 8 } else { u16::from(byte) };
     let checksum = changed(u16::from_be_bytes([tcp[16], tcp[17]]), word(tcp[at]), word(byte));
     tcp[at] = byte;
     tcp[16..18].copy_from_slice(&checksum.to_be_bytes());
@@ -132,7 +132,7 @@ mod tests {
         padded.extend(options);
         padded.resize(padded.len().next_multiple_of(4), NOP);
         let mut tcp = Vec::from([0x80, 0, 0x23, 0x28, 0, 0, 0, 1, 0, 0, 0, 0, 0, flags, 0xff, 0xff, 0, 0, 0, 0]);
-        tcp[12] = ((HEADER_BYTES + padded.len()) / 4 << 4) as u8;
+        tcp[12] = (((HEADER_BYTES + padded.len()) / 4) << 4) as u8;
         tcp.extend(padded);
         let mut packet = Vec::from([0x45, 0, 0, (20 + tcp.len()) as u8, 0, 0, 0x40, 0, 64, TCP, 0, 0]);
         packet.extend([10, 1, 0, 2, 10, 255, 0, 1]);

@@ -218,15 +218,20 @@ impl Link {
         self.policer = Some(Policer::new(params));
     }
 
-    /// Puts a middlebox in front of the link.
+    /// Puts a middlebox behind the link.
     pub fn set_middlebox(&mut self, middlebox: Middlebox) {
         self.middlebox = Some(middlebox);
     }
 
-    /// Applies the middlebox to a packet that is about to be [sent](Link::send): only its owner has the bytes.
+    /// Whether it has a middlebox.
+    pub fn has_middlebox(&self) -> bool {
+        self.middlebox.is_some()
+    }
+
+    /// Applies the middlebox to a packet that has [left](Link::poll) the link: only its owner has the bytes.
     ///
     /// # Errors
-    /// [`DropReason::Middlebox`]: it must not be sent.
+    /// [`DropReason::Middlebox`]: it does not arrive.
     pub fn pass_middlebox(&self, packet: &mut [u8]) -> Result<(), DropReason> {
         let passes = self.middlebox.is_none_or(|middlebox| middlebox.passes(packet));
         if passes { Ok(()) } else { Err(DropReason::Middlebox) }

@@ -34,6 +34,7 @@ mod counters;
 mod home_address;
 mod interfaces;
 pub(crate) mod journal;
+mod kernel_endpoints;
 pub mod later;
 pub mod machine;
 mod memory;
@@ -61,10 +62,11 @@ use counters::InterfaceCounters;
 use home_address::HomeAddress;
 use interfaces::Interfaces;
 use journal::Journal;
+use kernel_endpoints::Endpoints;
 use later::Missing;
 use network_faults::Handshakes;
 use own_cams::OwnCams;
-use parts::CHECK_PERIOD;
+use parts::{CHECK_PERIOD, OtherAgent};
 use path_routes::PathRoutes;
 use roadside::Roadside;
 use signals::Signals;
@@ -150,6 +152,7 @@ struct Driver {
     resolving: Option<Resolving>,
     /// Path manager of new connections at the last check.
     path_manager: Option<PathManager>,
+    other_agent: OtherAgent,
     /// Its configuration file; `None`: it runs in another program. Without one, no note goes to standard error.
     file: Option<PathBuf>,
     /// How the paths are used together.
@@ -159,6 +162,7 @@ struct Driver {
     poller: SubflowPoller,
     counters: InterfaceCounters,
     handshakes: Handshakes,
+    endpoints: Endpoints,
     /// None if no path has a volume.
     volumes: Option<Volumes>,
 }
@@ -196,11 +200,13 @@ impl Driver {
             missing: Missing::default(),
             resolving: None,
             path_manager: None,
+            other_agent: OtherAgent::default(),
             file,
             mode: config.service.mode,
             hangup: None,
             counters: InterfaceCounters::open(&config),
             handshakes: Handshakes::open(),
+            endpoints: Endpoints::default(),
             volumes: None,
             poller: SubflowPoller::new(Duration::from_millis(u64::from(*config.observe.transport_period_ms.get_ref()))),
             config,
@@ -368,6 +374,7 @@ impl Driver {
                     self.handle(actuator::Event::Refused(*command, path_manager::refusal(error)).into());
                 }
             }
+            Output::Command(Command::Endpoint(command)) => error = self.carry_out_endpoint(*command),
             Output::Notice(mptcp::Notice::Network { text, .. }) if self.file.is_some() => {
                 eprintln!("crosslane: {text}")
             }

@@ -1,4 +1,4 @@
-//! Networks that do not let MPTCP pass: what the kernel counts of handshakes, and what the user is told of it.
+//! Networks that do not let MPTCP pass: what the kernel counts of handshakes, and what the agent reports of it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -62,10 +62,8 @@ impl Driver {
             // Those that are gone already are not found.
             let sockets = mptcp.diag.sockets().unwrap_or_default();
             let fallen = sockets.iter().filter(|socket| socket.mptcp.is_some_and(|mptcp| mptcp.fell_back()));
-            let path_of =
-                |ip| self.engine.views().map(|view| view.id).find(|path| self.interfaces.configured(*path) == Some(ip));
             plain.extend(fallen.filter_map(|socket| {
-                Some(PlainConnection { path: path_of(socket.local.ip())?, peer: socket.remote.ip() })
+                Some(PlainConnection { path: self.path_of(socket.local.ip())?, peer: socket.remote.ip() })
             }));
         }
         self.handle(actuator::Event::Handshakes(counters, plain).into());

@@ -9,6 +9,7 @@ use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
 use crosslane_sim::scenario::did_you_mean;
 
+use super::parts::second_agent;
 use super::path_routes::PathRoutes;
 use super::{Driver, connection_history, machine};
 use crate::control::report::{
@@ -216,6 +217,7 @@ impl Driver {
         if self.path_manager == Some(PathManager::Kernel) {
             problems.push(machine::KERNEL_MANAGES.into());
         }
+        problems.extend(self.other_agent.pid.map(second_agent));
         problems.extend(self.path_routes.as_ref().and_then(PathRoutes::fault).map(str::to_owned));
         let everywhere = self.network_faults().into_iter().filter(|(path, _)| path.is_none());
         problems.extend(everywhere.map(|(_, reason)| reason.text));

@@ -10,7 +10,7 @@ use super::canonical;
 use super::entry::Entry;
 use super::history::{CloseCause, ConnectionEvent, History};
 use super::ids::Ids;
-use super::joins::{JoinFailure, JoinOutcome};
+use super::joins::{JOIN_TIMEOUT, JoinFailure, JoinOutcome};
 use super::plan::{Paths, Plan};
 use crate::path::{PathId, PathState};
 use crate::time::{Duration, Instant};
@@ -23,9 +23,6 @@ mod view;
 const MAX_REMOTES: usize = 8;
 /// Maximum number of subflows per connection; the kernel's own limit is 8.
 pub const MAX_SUBFLOWS: usize = 32;
-/// An attempt to open a subflow times out after this time: the SYN, two retransmissions
-/// (1 s and 2 s later), and an answer.
-pub(super) const JOIN_TIMEOUT: Duration = Duration::from_millis(3500);
 /// The kernel reports that a destroyed subflow is gone sooner than this.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// First pause after a failed attempt; doubles up to [`MAX_PAUSE`].

@@ -11,11 +11,13 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::backoff::Backoff;
-use super::connection::JOIN_TIMEOUT;
 use crate::path::PathId;
 use crate::reason::Reason;
 use crate::time::{Duration, Instant};
 
+/// An attempt to open a subflow times out after this time: the SYN, two retransmissions
+/// (1 s and 2 s later), and an answer.
+pub(super) const JOIN_TIMEOUT: Duration = Duration::from_millis(3500);
 /// Consecutive failures over a path to a peer from which on attempts are rare.
 const MANY_FAILED: u32 = 3;
 /// Maximum number of pairs of path and peer; the oldest makes room.

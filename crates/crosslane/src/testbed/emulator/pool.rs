@@ -37,11 +37,6 @@ impl Buffer {
         &self.bytes[..self.len]
     }
 
-    /// The packet, to change its bytes.
-    pub(super) fn packet_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[..self.len]
-    }
-
     /// Its whole buffer, to read a packet into.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes

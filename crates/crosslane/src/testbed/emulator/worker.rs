@@ -321,12 +321,10 @@ impl Worker {
         let carried = &mut self.paths[place];
         let hop = Hop { station: carried.station, direction };
         let bytes = self.pool.get(packet).packet().len();
-        let link = &mut self.links[carried.link].0;
         let counters = &mut carried.counters[direction as usize];
         counters.entered += 1;
         counters.entered_bytes += bytes as u64;
-        let passed = link.pass_middlebox(self.pool.get_mut(packet).packet_mut());
-        if let Err(reason) = passed.and_then(|()| link.send(now, hop, packet, bytes as u32)) {
+        if let Err(reason) = self.links[carried.link].0.send(now, hop, packet, bytes as u32) {
             counters.dropped[reason as usize] += 1;
             self.record(now, place, direction, packet, |record| record.dropped = Some(reason));
             self.pool.free_buffer(packet);
@@ -355,9 +353,7 @@ impl Worker {
         let mut dropped = exit.dropped;
         if dropped.is_none() {
             self.lateness.saturating_record(micros(now.since(exit.at)).into());
-            if carried.devices[1 - direction as usize].send(packet).is_err() {
-                dropped = Some(DropReason::Device);
-            }
+            dropped = deliver(&self.links[carried.link].0, &carried.devices[1 - direction as usize], packet).err();
         }
         let counters = &mut carried.counters[direction as usize];
         match dropped {
@@ -435,6 +431,17 @@ impl Worker {
             links,
         })
     }
+}
+
+/// Writes a packet to the device at the end of a link, as the middlebox lets it pass. The packet stays as it was sent, for
+/// its record.
+fn deliver(link: &Link, device: &Tun, packet: &[u8]) -> Result<(), DropReason> {
+    let send = |packet: &[u8]| device.send(packet).map(drop).map_err(|_| DropReason::Device);
+    if !link.has_middlebox() {
+        return send(packet);
+    }
+    let mut copy = packet.to_vec();
+    link.pass_middlebox(&mut copy).and_then(|()| send(&copy))
 }
 
 fn wait(epoll: &Epoll, events: &mut [EpollEvent], timeout: EpollTimeout) -> io::Result<usize> {
