@@ -124,7 +124,7 @@ fn a_mode_is_found_by_its_name_and_redundant_is_the_tunnel_s() {
     assert_eq!("handover".parse(), Ok(Mode::Backup));
     assert_eq!(
         "cost".parse::<Mode>(),
-        Err("unknown variant `cost`, expected one of `aggregate`, `backup`, `cost-first`".into())
+        Err("unknown variant `cost`, expected one of `aggregate`, `backup`, `cost-first`, `interactive`".into())
     );
     assert!("redundant".parse::<Mode>().is_err_and(|error| error.contains("a mode of the tunnel")));
 }

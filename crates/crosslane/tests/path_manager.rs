@@ -29,6 +29,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 const CONFIGURATION: &str = r#"
 [service]
 mode = "MODE"
+endpoints = "off"
 [[path]]
 name = "one"
 rat = "lte"

@@ -167,6 +167,7 @@ fn status(paths: &[(&str, &str)]) -> AgentStatus {
         connections: 0,
         sent_bytes: None,
         received_bytes: None,
+        network: None,
         volume: None,
     };
     AgentStatus {

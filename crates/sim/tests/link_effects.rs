@@ -6,7 +6,7 @@ use std::error::Error;
 
 use crosslane_core::link::{Bottleneck, Direction, DirectionParams, DropReason, Link, PacketId};
 use crosslane_core::time::{Duration, Instant};
-use crosslane_sim::scenario::Scenario;
+use crosslane_sim::scenario::{Engine, Scenario};
 use crosslane_sim::world::{World, WorldEvent};
 
 /// A drive of 10 minutes at 108 km/h over one link with these keys.
@@ -97,6 +97,26 @@ fn jitter_lets_packets_overtake_others() -> Result<(), Box<dyn Error>> {
 }
 
 #[test]
+fn a_middlebox_is_emulated_and_not_simulated() -> Result<(), Box<dyn Error>> {
+    let text = scenario("middlebox = 'drops-mp-join'");
+    let mut scenario = Scenario::parse(&text, "effects.toml")?;
+    scenario.resolve(&BTreeMap::new())?;
+    scenario.check_engine(Engine::Kernel)?;
+    let sentence = scenario.check_engine(Engine::Simulator).err().map(|error| error.to_string());
+    let expected = "while reading effects.toml, line 5: the simulator cannot run the `middlebox` of `lte`: its MPTCP has no \
+                    fallback to TCP; use `crosslane drive`, or remove the key";
+    assert_eq!(sentence.as_deref(), Some(expected));
+    // A SYN with MP_JOIN over IPv4.
+    let mut syn = vec![0x45, 0, 0, 52, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 1, 0, 2, 10, 255, 0, 1];
+    syn.extend([0x10, 0, 0x23, 0x28, 0, 0, 0, 1, 0, 0, 0, 0, 8 << 4, 2, 0xff, 0xff, 0, 0, 0, 0]);
+    syn.extend([30, 12, 0x10, 5, 1, 2, 3, 4, 9, 8, 7, 6]);
+    let (_, link) = world("middlebox = 'drops-mp-join'")?;
+    assert_eq!(link.pass_middlebox(&mut syn.clone()), Err(DropReason::Middlebox));
+    assert_eq!(world("")?.1.pass_middlebox(&mut syn), Ok(()));
+    Ok(())
+}
+
+#[test]
 fn without_their_keys_nothing_changes() -> Result<(), Box<dyn Error>> {
     assert!(world("")?.0.is_empty());
     Ok(())
@@ -105,6 +125,11 @@ fn without_their_keys_nothing_changes() -> Result<(), Box<dyn Error>> {
 #[test]
 fn a_fault_in_an_effect_is_one_sentence_with_its_line() {
     let table = [
+        (
+            "middlebox = 'strips'",
+            "line 10: `middlebox`: `strips` is no middlebox; choose one of strips-mp-capable, strips-mp-join, strips-mptcp, \
+             drops-mp-capable, drops-mp-join",
+        ),
         (
             "handovers = 'gsm'",
             "line 10: `handovers`: `gsm` is no network of handovers; choose one of lte, nsa-low, nsa-mid, sa-low",

@@ -10,14 +10,19 @@ use core::net::IpAddr;
 
 use crate::assess::{Belief, StalledSubflow};
 use crate::mptcp::manager::{ConnectionChange, ConnectionView, PathUse};
-use crate::mptcp::{self, ConnectionSnapshot, MeasuredSubflow, Notice, Refusal, Token};
+use crate::mptcp::{
+    self, ConnectionSnapshot, HandshakeCounters, MeasuredSubflow, Notice, PlainConnection, Refusal, Token,
+};
 use crate::path::{PathId, PathSpec, PathState};
+use crate::reason::Reason;
 use crate::time::Instant;
 use crate::wanted::{ConnectionClass, Wanted};
 
+mod kernel_endpoints;
 mod mptcp_subflows;
 mod packet_scheduler;
 
+pub use kernel_endpoints::{Endpoint, EndpointCommand, EndpointPolicy, FIRST_ID as FIRST_ENDPOINT_ID, KernelEndpoints};
 pub use packet_scheduler::{PacketScheduler, Steering};
 
 /// What is known of a path when its wanted state is decided.
@@ -46,10 +51,14 @@ pub enum Event {
     Resync(Vec<ConnectionSnapshot>),
     /// The kernel refused an MPTCP command, for this reason.
     Refused(mptcp::Command, Refusal),
+    /// The kernel's counters of handshakes, and the connections that fell back to TCP.
+    Handshakes(HandshakeCounters, Vec<PlainConnection>),
     /// An MPTCP connection belongs to this class.
     Class(Token, ConnectionClass),
     /// A subflow is stalled while others of its path carry data.
     Stalled(PathId, StalledSubflow),
+    /// The endpoints of the kernel's path manager; `None` while it manages no new connections.
+    Endpoints(Option<Vec<Endpoint>>),
     /// The tunnel began to run.
     TunnelStarted,
     /// The address of a path changed or was removed.
@@ -78,6 +87,8 @@ pub enum Event {
 pub enum Command {
     /// To the kernel's MPTCP, about a subflow or address of this path.
     Mptcp(PathId, mptcp::Command),
+    /// To the kernel's own path manager, about an endpoint.
+    Endpoint(EndpointCommand),
     /// To the packet scheduler: the tunnel's, or the one of the simulated kernels.
     Steer(Steering),
 }
@@ -132,6 +143,11 @@ pub trait Actuator: Send {
 
     /// What happened last to a connection, the oldest first.
     fn history(&self, _token: Token) -> Vec<ConnectionChange> {
+        Vec::new()
+    }
+
+    /// What the network of each path, or of all (`None`), does to what it manages.
+    fn network_faults(&self, _now: Instant) -> Vec<(Option<PathId>, Reason)> {
         Vec::new()
     }
 

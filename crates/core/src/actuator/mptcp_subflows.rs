@@ -8,6 +8,7 @@ use crate::assess::{Belief, StalledSubflow};
 use crate::mptcp::manager::{ConnectionChange, ConnectionView, Manager, PathUse};
 use crate::mptcp::{MeasuredSubflow, Token};
 use crate::path::{PathId, PathState};
+use crate::reason::Reason;
 use crate::time::Instant;
 
 impl Actuator for Manager {
@@ -28,7 +29,8 @@ impl Actuator for Manager {
             Event::Address { path, local, if_index } => self.set_address(now, *path, *local, *if_index),
             Event::FormerAddress { path, local } => self.add_former_address(*path, *local),
             Event::PathAdded(path, spec) => self.add_path(now, *path, spec.clone()),
-            Event::TunnelStarted => {}
+            Event::Handshakes(counters, plain) => self.observe_handshakes(*counters, plain),
+            Event::Endpoints(_) | Event::TunnelStarted => {}
         }
     }
 
@@ -62,6 +64,10 @@ impl Actuator for Manager {
 
     fn history(&self, token: Token) -> Vec<ConnectionChange> {
         Manager::history(self, token)
+    }
+
+    fn network_faults(&self, now: Instant) -> Vec<(Option<PathId>, Reason)> {
+        Manager::network_faults(self, now)
     }
 
     fn connection_count(&self) -> usize {

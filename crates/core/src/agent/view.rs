@@ -84,6 +84,11 @@ impl Agent {
         self.actuators.iter().map(|actuator| actuator.connection_count()).sum()
     }
 
+    /// What the network of each path, or of all (`None`), does to the connections.
+    pub fn network_faults(&self, now: Instant) -> Vec<(Option<PathId>, Reason)> {
+        self.actuators.iter().flat_map(|actuator| actuator.network_faults(now)).collect()
+    }
+
     /// How a connection uses each path; `None`: it is not managed.
     pub fn path_uses(&self, now: Instant, token: Token) -> Option<Vec<PathUse>> {
         self.actuators.iter().find_map(|actuator| actuator.path_uses(now, token))

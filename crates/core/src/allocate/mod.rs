@@ -21,6 +21,7 @@ pub mod by_belief;
 pub mod deadline;
 mod fullness;
 pub mod learned;
+mod least_delay;
 pub mod mp_dpa;
 pub mod one_of_radio;
 mod tiers;
@@ -36,11 +37,13 @@ pub enum Mode {
     Backup,
     /// The same, and while that path is full, over the next one too.
     CostFirst,
+    /// Data over the good path of the least delay, the others held in reserve.
+    Interactive,
 }
 
 impl Mode {
     /// All modes.
-    pub const ALL: [Mode; 3] = [Mode::Aggregate, Mode::Backup, Mode::CostFirst];
+    pub const ALL: [Mode; 4] = [Mode::Aggregate, Mode::Backup, Mode::CostFirst, Mode::Interactive];
 
     /// The name in configurations and records.
     pub const fn name(self) -> &'static str {
@@ -48,6 +51,7 @@ impl Mode {
             Mode::Aggregate => "aggregate",
             Mode::Backup => "backup",
             Mode::CostFirst => "cost-first",
+            Mode::Interactive => "interactive",
         }
     }
 }

@@ -11,6 +11,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::fullness::{FULL, Fullness};
+use super::least_delay::LeastDelay;
 use super::{Mode, PathInput, PathSupply};
 use crate::assess::{Belief, Reason};
 use crate::path::PathState;
@@ -36,17 +37,22 @@ pub(super) struct Tiers {
     full: Vec<Fullness>,
     /// When the last tier is put in reserve if the one before it is not full until then.
     return_at: Option<Instant>,
+    least_delay: LeastDelay,
 }
 
 impl Tiers {
     pub(super) fn new(mode: Mode) -> Tiers {
         let (last, changed, returned, return_at) = (None, Instant::ZERO, None, None);
-        Tiers { mode, last, changed, hold: HOLD, returned, full: Vec::new(), return_at }
+        let (full, least_delay) = (Vec::new(), LeastDelay::default());
+        Tiers { mode, last, changed, hold: HOLD, returned, full, return_at, least_delay }
     }
 
     /// Which of the paths carry while they are good. If none of these is good, the first one
     /// that is good carries.
     pub(super) fn on(&self, paths: &[PathInput]) -> Vec<bool> {
+        if self.mode == Mode::Interactive {
+            return (0..paths.len()).map(|place| self.least_delay.chosen() == Some(place)).collect();
+        }
         let is_open = |path: &PathInput| self.last.is_some_and(|last| path.rank <= last);
         paths.iter().map(|path| self.mode == Mode::Aggregate || is_open(path)).collect()
     }
@@ -54,8 +60,10 @@ impl Tiers {
     /// Reviews the load of the paths that carry; returns a reason if more or fewer are to carry.
     /// `inputs` has the beliefs and ranks that apply, `paths` the measurements.
     pub(super) fn review(&mut self, now: Instant, inputs: &[PathInput], paths: &[PathSupply]) -> Option<Reason> {
-        if self.mode != Mode::CostFirst {
-            return None;
+        match self.mode {
+            Mode::CostFirst => {}
+            Mode::Interactive => return self.least_delay.review(now, inputs, paths),
+            Mode::Aggregate | Mode::Backup => return None,
         }
         self.full.resize_with(paths.len(), Fullness::default);
         let active = || (0..inputs.len()).filter(|place| inputs[*place].was == PathState::Active);
@@ -82,7 +90,7 @@ impl Tiers {
 
     /// When to [review](Self::review) if no sample arrives.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        self.return_at
+        self.return_at.or_else(|| self.least_delay.next_wakeup())
     }
 
     /// Opens the tier of a rank.

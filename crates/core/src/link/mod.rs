@@ -7,26 +7,29 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
 
 use crate::rng::Rng;
 use crate::time::{Duration, Instant};
 
 pub(crate) mod codel;
 pub mod delay_steps;
+mod drop_reason;
 pub mod handover_gap;
 pub mod ieee80211p;
 pub mod jitter;
 mod loss;
 pub mod mahimahi;
+mod middlebox;
 pub mod policer;
 mod shared_medium;
 #[cfg(test)]
 mod tests;
 mod transmitter;
 
+pub use drop_reason::DropReason;
 use jitter::JitterParams;
 pub use loss::{GilbertElliott, Loss};
+pub use middlebox::Middlebox;
 use policer::{Policer, PolicerParams};
 use shared_medium::SharedMedium;
 use transmitter::Transmitter;
@@ -156,57 +159,6 @@ pub enum QueueLimit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketId(pub u64);
 
-/// Why a packet did not arrive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum DropReason {
-    /// The queue was full.
-    Queue,
-    /// Random loss, after the bottleneck.
-    Loss,
-    /// 802.11p: every try failed.
-    Retries,
-    /// The link was off.
-    Down,
-    /// The receiving device did not accept it (the emulator's TUN).
-    Device,
-    /// It had waited too long ([`CoDel`]).
-    Codel,
-    /// The volume was used up, and the rate then ([`PolicerParams`]).
-    Policer,
-}
-
-impl DropReason {
-    /// Every reason, in the order of `as usize`.
-    pub const ALL: [DropReason; 7] = [
-        DropReason::Queue,
-        DropReason::Loss,
-        DropReason::Retries,
-        DropReason::Down,
-        DropReason::Device,
-        DropReason::Codel,
-        DropReason::Policer,
-    ];
-
-    /// The name in records.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            DropReason::Queue => "queue",
-            DropReason::Loss => "loss",
-            DropReason::Retries => "retries",
-            DropReason::Down => "down",
-            DropReason::Device => "device",
-            DropReason::Codel => "codel",
-            DropReason::Policer => "policer",
-        }
-    }
-}
-
-impl fmt::Display for DropReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 /// A packet leaves the link; once for each accepted packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
@@ -230,6 +182,7 @@ pub struct Link {
     transmitters: Vec<Transmitter>,
     medium: SharedMedium,
     policer: Option<Policer>,
+    middlebox: Option<Middlebox>,
     on: bool,
 }
 
@@ -257,12 +210,31 @@ impl Link {
         }
         let mut transmitters = alloc::vec![Transmitter::new(up, rng(name, "up"))];
         transmitters.append(&mut down);
-        Link { transmitters, medium: SharedMedium::new(rng(name, "air")), policer: None, on: true }
+        Link { transmitters, medium: SharedMedium::new(rng(name, "air")), policer: None, middlebox: None, on: true }
     }
 
     /// Drops what exceeds a volume and then a rate, before the queue.
     pub fn set_policer(&mut self, params: PolicerParams) {
         self.policer = Some(Policer::new(params));
+    }
+
+    /// Puts a middlebox behind the link.
+    pub fn set_middlebox(&mut self, middlebox: Middlebox) {
+        self.middlebox = Some(middlebox);
+    }
+
+    /// Whether it has a middlebox.
+    pub fn has_middlebox(&self) -> bool {
+        self.middlebox.is_some()
+    }
+
+    /// Applies the middlebox to a packet that has [left](Link::poll) the link: only its owner has the bytes.
+    ///
+    /// # Errors
+    /// [`DropReason::Middlebox`]: it does not arrive.
+    pub fn pass_middlebox(&self, packet: &mut [u8]) -> Result<(), DropReason> {
+        let passes = self.middlebox.is_none_or(|middlebox| middlebox.passes(packet));
+        if passes { Ok(()) } else { Err(DropReason::Middlebox) }
     }
 
     /// Lets later packets overtake some; `seed` and `name` select its random streams. Not on the air of 802.11p.

@@ -34,14 +34,18 @@ use crate::time::{Duration, Instant};
 use crate::wanted::{ConnectionClass, Wanted};
 use budget::Budget;
 use connection::{Commands, Connection};
+use fallbacks::Fallbacks;
 use plan::{Paths, Plan};
 
 mod backoff;
 mod budget;
 mod connection;
 mod entry;
+mod fallbacks;
 mod history;
 mod ids;
+mod joins;
+mod notices;
 mod plan;
 mod view;
 
@@ -51,12 +55,6 @@ pub use view::{ConnectionView, PathUse, SubflowView};
 
 /// Maximum number of managed connections; further ones are left to the kernel.
 pub const MAX_CONNECTIONS: usize = 1024;
-/// Maximum number of peers whose limit has been reported.
-const MAX_PEERS: usize = 64;
-/// Maximum number of notices not yet polled.
-const MAX_NOTICES: usize = 64;
-/// Minimum time between two notices that commands are delayed.
-const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 /// Minimum time before a connection is compared again.
 const MIN_WAIT: Duration = Duration::from_millis(1);
 
@@ -76,6 +74,7 @@ pub struct Manager {
     left_out: u64,
     waits_since: Option<Instant>,
     peers: BTreeMap<IpAddr, u8>,
+    fallbacks: Fallbacks,
 }
 
 impl Manager {
@@ -128,6 +127,12 @@ impl Manager {
     /// withdrawn over another: no FIN would reach the peer, which would continue to
     /// send there.
     pub fn set_lost(&mut self, lost: Vec<bool>) {
+        for path in self.paths.ids().collect::<Vec<_>>() {
+            let is_back = self.paths.is_lost(path) && !lost.get(usize::from(path.0)).is_some_and(|lost| *lost);
+            if is_back {
+                self.paths.joins.revive(path);
+            }
+        }
         self.paths.lost = lost;
     }
 
@@ -142,6 +147,8 @@ impl Manager {
         if let Some(former) = core::mem::replace(&mut spec.local, local) {
             self.add_former_address(path, former);
         }
+        self.paths.joins.forget(path);
+        self.fallbacks.forget(path);
         for connection in self.connections.values_mut() {
             let plan = Plan { paths: &self.paths, class: connection.class };
             connection.address_changed(now, plan, path);
@@ -161,6 +168,9 @@ impl Manager {
             Event::Created { token, subflow, server_side } | Event::Established { token, subflow, server_side } => {
                 let is_new = !self.connections.contains_key(&token);
                 let began = matches!(event, Event::Established { .. }).then_some(ConnectionEvent::Began);
+                if !server_side && began.is_some() {
+                    self.speaks(self.path_of(subflow.local.ip()), subflow.remote.ip());
+                }
                 if self.begin(now, token, subflow.local, subflow.remote, server_side, began) && is_new {
                     self.with(token, |connection, plan| connection.opened(now, plan, subflow));
                 }
@@ -352,6 +362,7 @@ impl Manager {
     }
 
     fn reconcile(&mut self, now: Instant, token: Token) {
+        self.settle_joins(now, token);
         // A connection that is gone may still be in the queue.
         let Some(connection) = self.connections.get_mut(&token) else { return };
         connection.is_queued = false;
@@ -362,31 +373,7 @@ impl Manager {
             self.wakeups.remove(&(before, token));
         }
         self.wakeups.extend(due.map(|at| (at, token)));
-    }
-
-    fn notify(&mut self, notice: Notice) {
-        if self.notices.len() < MAX_NOTICES {
-            self.notices.push_back(notice);
-        }
-    }
-
-    /// Reports the limit once for each peer, and again if it has changed.
-    fn report_limit(&mut self, peer: IpAddr, subflows: u8) {
-        if self.peers.get(&peer) == Some(&subflows) {
-            return;
-        }
-        if self.peers.len() >= MAX_PEERS {
-            self.peers.clear();
-        }
-        self.peers.insert(peer, subflows);
-        self.notify(Notice::PeerLimit { peer, subflows });
-    }
-
-    fn report_waiting(&mut self, now: Instant) {
-        if self.waits_since.is_none_or(|since| now.since(since) >= NOTICE_INTERVAL) {
-            self.waits_since = Some(now);
-            self.notify(Notice::Waiting { connections: self.queue.len() + 1 });
-        }
+        self.settle_joins(now, token);
     }
 }
 

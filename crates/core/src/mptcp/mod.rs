@@ -4,6 +4,7 @@
 //! Source of names and fields: Linux `Documentation/netlink/specs/mptcp_pm.yaml`
 //! and RFC 8684.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
@@ -239,8 +240,30 @@ pub enum Refusal {
     Other(i32),
 }
 
-/// A notice of the path manager to the user.
+/// The kernel's counters of handshakes with MP_CAPABLE (`MPTcpExt` in `/proc/net/netstat`, of a network namespace, since it exists).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HandshakeCounters {
+    /// SYN/ACKs with MP_CAPABLE (`MPCapableSYNACKRX`).
+    pub answered: u64,
+    /// Connections whose SYN/ACK had none (`MPCapableFallbackSYNACK`).
+    pub fallbacks: u64,
+    /// Times that SYNs with MP_CAPABLE were found to be dropped (`Blackhole`).
+    pub blackholes: u64,
+    /// Connections that began without MP_CAPABLE for that reason (`MPCapableSYNTXDisabled`).
+    pub disabled: u64,
+}
+
+/// A connection that requested MPTCP and is plain TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlainConnection {
+    /// Its path, by its local address.
+    pub path: PathId,
+    /// The peer's address.
+    pub peer: IpAddr,
+}
+
+/// A notice of the path manager to the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// Connections are left to the in-kernel path manager; reported for the first.
     NotOurs {
@@ -261,6 +284,15 @@ pub enum Notice {
     },
     /// There are more connections than the path manager manages.
     TooMany,
+    /// What the network of a path does to MPTCP, or of all paths.
+    Network {
+        /// The path; `None`: it is not known, or concerns all.
+        path: Option<PathId>,
+        /// The rule that found it.
+        rule: &'static str,
+        /// One sentence.
+        text: String,
+    },
 }
 
 impl Notice {
@@ -271,6 +303,7 @@ impl Notice {
             Notice::PeerLimit { .. } => "peer_limit",
             Notice::Waiting { .. } => "waiting",
             Notice::TooMany => "too_many",
+            Notice::Network { rule, .. } => rule,
         }
     }
 }
@@ -290,6 +323,7 @@ impl fmt::Display for Notice {
             Notice::Waiting { connections } => {
                 write!(f, "commands for {connections} connections are delayed by the limit of commands a second")
             }
+            Notice::Network { text, .. } => f.write_str(text),
             Notice::TooMany => write!(
                 f,
                 "there are more than {} connections; further ones are not managed and keep their subflows",

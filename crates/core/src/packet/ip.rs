@@ -3,7 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub(super) const ICMP: u8 = 1;
-pub(super) const TCP: u8 = 6;
+pub(crate) const TCP: u8 = 6;
 pub(super) const UDP: u8 = 17;
 pub(super) const ICMPV6: u8 = 58;
 const SCTP: u8 = 132;
@@ -11,7 +11,7 @@ const UDP_LITE: u8 = 136;
 const DCCP: u8 = 33;
 
 /// The flag (RFC 9293, section 3.1).
-pub(super) const SYN: u8 = 2;
+pub(crate) const SYN: u8 = 2;
 /// Port of HTTP/3.
 const QUIC: [u8; 2] = 443u16.to_be_bytes();
 /// Longest UDP datagram that counts as a mere QUIC acknowledgement.
@@ -26,17 +26,17 @@ const EXTENSIONS_MAX: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpView<B> {
     bytes: B,
-    pub(super) layout: Layout,
+    pub(crate) layout: Layout,
 }
 
 /// What parsing finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(crate) struct Layout {
     /// Length of the packet, in bytes.
     pub(super) len: usize,
     pub(super) protocol: u8,
     /// Offset of the IP payload, after options and extension headers.
-    pub(super) payload: usize,
+    pub(crate) payload: usize,
     pub(super) fragment: Fragment,
 }
 
@@ -222,7 +222,7 @@ impl<B: AsRef<[u8]>> IpView<B> {
 
 impl<B: AsMut<[u8]>> IpView<B> {
     /// The packet, of which lengths, protocols and fragment offset must not be changed.
-    pub(super) fn packet_mut(&mut self) -> &mut [u8] {
+    pub(crate) fn packet_mut(&mut self) -> &mut [u8] {
         &mut self.bytes.as_mut()[..self.layout.len]
     }
 }

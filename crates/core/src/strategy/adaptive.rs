@@ -30,6 +30,10 @@ impl Strategy for Params {
         vec![Box::new(Quality::new(path.rat, late)), Box::new(silence::Silence::new(silence))]
     }
 
+    fn lacks(&self, mode: Mode) -> Option<&'static str> {
+        (mode == Mode::Interactive).then_some("it judges a path by whether it delivers in time (`late_ms`)")
+    }
+
     fn allocator(&self, mode: Mode) -> Box<dyn Allocator + Send> {
         let smoothing = Duration::from_millis(100);
         let params =

@@ -62,7 +62,8 @@ impl Strategy for Params {
 
 /// Why a strategy with a tree does not have a mode.
 pub(super) fn lacks(mode: Mode) -> Option<&'static str> {
-    (mode == Mode::CostFirst).then_some("its tree puts the paths in another order than that of their cost")
+    let is_other = matches!(mode, Mode::CostFirst | Mode::Interactive);
+    is_other.then_some("its tree puts the paths in another order than that of their cost or delay")
 }
 
 /// What differs between the strategies with a tree.

@@ -19,7 +19,7 @@ impl Strategy for Params {
     }
 
     fn lacks(&self, mode: Mode) -> Option<&'static str> {
-        (mode == Mode::CostFirst).then_some("it spares the expensive paths by the deadlines already")
+        matches!(mode, Mode::CostFirst | Mode::Interactive).then_some("it chooses the paths by the deadlines already")
     }
 
     fn allocator(&self, _: Mode) -> Box<dyn Allocator + Send> {

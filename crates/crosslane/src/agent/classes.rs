@@ -37,7 +37,9 @@ impl Classes {
 
     /// Whether a condition needs to know the program.
     fn needs_owner(&self) -> bool {
-        self.0.iter().any(|class| class.config.user.is_some() || class.config.mark.is_some())
+        self.0
+            .iter()
+            .any(|class| class.config.user.is_some() || class.config.mark.is_some() || class.config.cgroup.is_some())
     }
 
     /// The class of a connection that this machine opens by this subflow.
@@ -59,12 +61,13 @@ impl Classes {
 
 impl Class {
     fn matches(&self, peer: SocketAddr, owner: Option<Owner>) -> bool {
-        let ClassConfig { port, to, user, mark, .. } = &self.config;
+        let ClassConfig { port, to, user, mark, cgroup, .. } = &self.config;
         let peer_ip = peer.ip().to_canonical();
         port.as_ref().is_none_or(|ports| ports.0.contains(&peer.port()))
             && to.as_ref().is_none_or(|prefix| prefix.0.contains(&peer_ip))
             && (user.is_none() || owner.is_some_and(|owner| self.user == Some(owner.user)))
             && mark.is_none_or(|mark| owner.is_some_and(|owner| owner.mark == mark))
+            && cgroup.as_ref().is_none_or(|cgroup| owner.is_some_and(|owner| cgroup.contains(owner.cgroup)))
     }
 }
 

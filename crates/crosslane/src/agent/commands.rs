@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crosslane_core::actuator::{self, Actuator, PacketScheduler};
+use crosslane_core::actuator::{self, Actuator, KernelEndpoints, PacketScheduler};
 use crosslane_core::mptcp::manager::Manager;
 use crosslane_core::mptcp::{Command, ConnectionSnapshot, Event, RESET_AFTER};
 use crosslane_core::path::PathSpec;
@@ -138,6 +138,7 @@ pub fn actuators(config: &Config, paths: &[PathSpec]) -> Vec<Box<dyn Actuator>> 
     let inside = config.tunnel.iter().flat_map(|tunnel| &tunnel.get_ref().address);
     manager.leave_alone(inside.map(|prefix| prefix.get_ref().0.addr()).collect());
     let mut actuators: Vec<Box<dyn Actuator>> = vec![Box::new(manager)];
+    actuators.push(Box::new(KernelEndpoints::new(config.paths.len(), config.service.endpoints)));
     if config.tunnel.is_some() {
         actuators.push(Box::new(PacketScheduler::new(paths.len())));
     }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crosslane_core::actuator::EndpointPolicy;
 use crosslane_core::allocate::Mode;
 use crosslane_core::path::{PathId, PathSpec, Rat};
 use crosslane_core::strategy::Strategy;
@@ -19,6 +20,7 @@ use crate::tunnel::config::TunnelConfig;
 
 mod all_checks;
 pub mod cam;
+pub mod cgroup;
 mod checks;
 pub mod class;
 pub mod http;
@@ -140,6 +142,8 @@ pub struct Service {
     pub view_group: Option<Spanned<String>>,
     /// Whether the agent sets a source rule and a routing table for each path.
     pub routes: bool,
+    /// Which endpoints it uses where the kernel's path manager manages the connections.
+    pub endpoints: EndpointPolicy,
     /// File in which the volumes of the paths are kept.
     pub volume_file: PathBuf,
     /// Price of 10⁹ bytes over each path, in any currency; may be empty.
@@ -156,6 +160,7 @@ impl Default for Service {
             demands_group: None,
             view_group: None,
             routes: true,
+            endpoints: EndpointPolicy::Adopt,
             volume_file: "/var/lib/crosslane/volumes.json".into(),
             cost_per_gb: BTreeMap::new(),
         }

@@ -31,6 +31,7 @@ fn sentence(what: ConnectionEvent, path: Option<&str>, reason: Option<&str>) -> 
         ConnectionEvent::Opened(state) => format!("{subflow} was established, {}", as_state(state)),
         ConnectionEvent::NotOpened(0) => format!("{subflow} was not established: no answer from the peer"),
         ConnectionEvent::NotOpened(error) => format!("{subflow} was not established: {}", of_kernel(error)),
+        ConnectionEvent::NotJoined => format!("{subflow} was not established: the peer's answer had no MP_JOIN"),
         ConnectionEvent::Refused(why) => format!("the kernel refused a command about {subflow}: {}", of_refusal(why)),
         ConnectionEvent::Set(state) => format!("the agent made {subflow} {}{because}", as_state(state)),
         ConnectionEvent::PeerSet(state) => format!("the peer made {subflow} {}", as_state(state)),

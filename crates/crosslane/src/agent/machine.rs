@@ -26,7 +26,8 @@ use crate::tunnel::security::PrivateKey;
 
 /// Note of an agent where the kernel manages the paths.
 pub const KERNEL_MANAGES: &str = "net.mptcp.path_manager is `kernel`: connections that begin now remain managed by the \
-                                  kernel, and this agent opens no path for them; run \
+                                  kernel, of which this agent steers the endpoints, for all connections alike, without \
+                                  classes, and without new subflows in the place of those that end; run \
                                   `sysctl -w net.mptcp.path_manager=userspace` (before Linux 6.15: \
                                   net.mptcp.pm_type=1) and restart them";
 
@@ -86,6 +87,7 @@ pub fn lacks(config: &Config) -> Vec<String> {
     if config.unit.is_some() && forwards() == Some(false) {
         lacks.push(NO_FORWARDING.into());
     }
+    lacks.extend(config.missing_groups());
     lacks.extend(config.rare_keepalives());
     lacks.extend(unwritable_events(config));
     if config.paths.iter().any(|path| path.get_ref().volume.is_some()) {

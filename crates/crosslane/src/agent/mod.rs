@@ -10,6 +10,7 @@ use crosslane_core::actuator::{self, Command};
 use crosslane_core::agent::{Agent, Input, Output};
 use crosslane_core::allocate::Mode;
 use crosslane_core::engine::Engine;
+use crosslane_core::mptcp;
 use crosslane_core::path::{PathSpec, Sample, SampleKind};
 use crosslane_core::strategy::threshold;
 use crosslane_core::time::Instant;
@@ -33,9 +34,11 @@ mod counters;
 mod home_address;
 mod interfaces;
 pub(crate) mod journal;
+mod kernel_endpoints;
 pub mod later;
 pub mod machine;
 mod memory;
+mod network_faults;
 pub mod own_cams;
 mod parts;
 mod path_routes;
@@ -59,9 +62,11 @@ use counters::InterfaceCounters;
 use home_address::HomeAddress;
 use interfaces::Interfaces;
 use journal::Journal;
+use kernel_endpoints::Endpoints;
 use later::Missing;
+use network_faults::Handshakes;
 use own_cams::OwnCams;
-use parts::CHECK_PERIOD;
+use parts::{CHECK_PERIOD, OtherAgent};
 use path_routes::PathRoutes;
 use roadside::Roadside;
 use signals::Signals;
@@ -147,6 +152,7 @@ struct Driver {
     resolving: Option<Resolving>,
     /// Path manager of new connections at the last check.
     path_manager: Option<PathManager>,
+    other_agent: OtherAgent,
     /// Its configuration file; `None`: it runs in another program. Without one, no note goes to standard error.
     file: Option<PathBuf>,
     /// How the paths are used together.
@@ -155,6 +161,8 @@ struct Driver {
     hangup: Option<Signal>,
     poller: SubflowPoller,
     counters: InterfaceCounters,
+    handshakes: Handshakes,
+    endpoints: Endpoints,
     /// None if no path has a volume.
     volumes: Option<Volumes>,
     /// Processor time of the longest answer to a request.
@@ -194,10 +202,13 @@ impl Driver {
             missing: Missing::default(),
             resolving: None,
             path_manager: None,
+            other_agent: OtherAgent::default(),
             file,
             mode: config.service.mode,
             hangup: None,
             counters: InterfaceCounters::open(&config),
+            handshakes: Handshakes::open(),
+            endpoints: Endpoints::default(),
             volumes: None,
             longest_answer: Duration::ZERO,
             poller: SubflowPoller::new(Duration::from_millis(u64::from(*config.observe.transport_period_ms.get_ref()))),
@@ -365,6 +376,10 @@ impl Driver {
                 if let Some(error) = &error {
                     self.handle(actuator::Event::Refused(*command, path_manager::refusal(error)).into());
                 }
+            }
+            Output::Command(Command::Endpoint(command)) => error = self.carry_out_endpoint(*command),
+            Output::Notice(mptcp::Notice::Network { text, .. }) if self.file.is_some() => {
+                eprintln!("crosslane: {text}")
             }
             Output::Admission(admission) => self.control.admit(admission),
             Output::Belief { path, belief, .. } => {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crosslane_core::actuator::Event;
 use crosslane_core::path::PathId;
+use crosslane_core::time::Instant;
 use toml::Spanned;
 
 use super::Driver;
@@ -12,6 +13,7 @@ use super::later::Part;
 use super::sources::SOURCES;
 use super::tunnel_actuator::{ActiveTunnel, Resolving};
 use super::{machine, unit};
+use crate::control::running_agent;
 use crate::error::{Error, Result};
 use crate::http::HttpServer;
 use crate::netlink::{PathManager, selected_path_manager};
@@ -21,6 +23,24 @@ use crate::netlink::{PathManager, selected_path_manager};
 pub const CHECK_PERIOD: Duration = Duration::from_secs(1);
 /// Longest wait at the start for the address of a gateway that has a name.
 const RESOLVE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How often the agent looks for another one.
+const OTHER_AGENT_PERIOD: Duration = Duration::from_secs(10);
+
+/// Another agent in this network namespace at the last check, and when the next one is due.
+#[derive(Default)]
+pub struct OtherAgent {
+    pub pid: Option<u32>,
+    due: Instant,
+}
+
+/// What a second agent means.
+pub fn second_agent(pid: u32) -> String {
+    format!(
+        "the agent {pid} runs in this network namespace too: each opens subflows for every connection over its own paths; \
+         stop one, or give them different paths"
+    )
+}
 
 impl Driver {
     /// Sets up every part that the configuration asks for; a part that is not
@@ -169,6 +189,7 @@ impl Driver {
         self.check_units();
         self.check_home();
         self.check_unit();
+        self.observe_handshakes();
         if self.file.is_none() || self.mptcp.is_none() || self.config.paths.is_empty() {
             return;
         }
@@ -181,6 +202,21 @@ impl Driver {
             ),
             _ => {}
         }
+        self.check_endpoints();
+        self.check_other_agent();
+    }
+
+    /// Notes a second agent in this network namespace: both would manage its connections.
+    fn check_other_agent(&mut self) {
+        let now = self.clock.now();
+        if now < self.other_agent.due {
+            return;
+        }
+        let other = running_agent::other();
+        if let Some(pid) = other.filter(|_| self.other_agent.pid != other) {
+            self.journal.note(&second_agent(pid));
+        }
+        self.other_agent = OtherAgent { pid: other, due: now + OTHER_AGENT_PERIOD };
     }
 
     pub(super) fn note_to_user(&mut self, sentence: &str) {

@@ -9,6 +9,7 @@ use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
 use crosslane_sim::scenario::did_you_mean;
 
+use super::parts::second_agent;
 use super::path_routes::PathRoutes;
 use super::{Driver, connection_history, machine};
 use crate::control::report::{
@@ -119,7 +120,7 @@ impl Driver {
     }
 
     fn path_reports(&mut self) -> Vec<PathReport> {
-        let (now, bytes) = (self.clock.now(), self.counters.bytes());
+        let (now, bytes, faults) = (self.clock.now(), self.counters.bytes(), self.network_faults());
         let connections = self.connections_of_paths();
         let report = |view: PathView| {
             let interface = self.interfaces.name(view.id);
@@ -150,6 +151,7 @@ impl Driver {
                 connections: connections[usize::from(view.id.0)],
                 sent_bytes: bytes.map(|[sent, _]| *sent),
                 received_bytes: bytes.map(|[_, received]| *received),
+                network: self.network_fault(&faults, view.id),
                 volume: self.volumes.as_ref().and_then(|volumes| volumes.report(view.id)),
             }
         };
@@ -234,7 +236,10 @@ impl Driver {
         if self.path_manager == Some(PathManager::Kernel) {
             problems.push(machine::KERNEL_MANAGES.into());
         }
+        problems.extend(self.other_agent.pid.map(second_agent));
         problems.extend(self.path_routes.as_ref().and_then(PathRoutes::fault).map(str::to_owned));
+        let everywhere = self.network_faults().into_iter().filter(|(path, _)| path.is_none());
+        problems.extend(everywhere.map(|(_, reason)| reason.text));
         let no_address = |view: &PathView| self.interfaces.configured(view.id).is_none();
         problems.extend(self.engine.views().filter(no_address).map(|view| {
             let (name, interface) = (view.name, self.interfaces.name(view.id));

@@ -109,6 +109,9 @@ pub struct PathReport {
     pub sent_bytes: Option<u64>,
     /// Bytes that its interface has received.
     pub received_bytes: Option<u64>,
+    /// What its network does to MPTCP, if it does not let it pass.
+    #[serde(default)]
+    pub network: Option<ReasonReport>,
     /// Its data volume, if that is limited.
     pub volume: Option<VolumeReport>,
 }

@@ -35,6 +35,9 @@ pub fn status(status: &AgentStatus) -> String {
     for (path, volume) in status.paths.iter().filter_map(|path| Some((path, path.volume.as_ref()?))) {
         line("volume", &format!("{} {}", path.path, volume_sentence(volume)));
     }
+    for (path, reason) in status.paths.iter().filter_map(|path| Some((path, path.network.as_ref()?))) {
+        line("network", &format!("{}: {}", path.path, reason.text));
+    }
     status.problems.iter().for_each(|problem| line("problem", problem));
     if !status.paths.is_empty() {
         text += "\n";
@@ -69,7 +72,11 @@ pub fn links(status: &AgentStatus) -> String {
     let is_limited = status.paths.iter().any(|path| path.volume.is_some());
     let columns = LINK_HEADING.len() - usize::from(!is_limited);
     let row = |path| link_row(path).into_iter().take(columns).collect();
-    printable(&rows(&LINK_HEADING[..columns], LINK_FIGURES, status.paths.iter().map(row)))
+    let faults =
+        status.paths.iter().filter_map(|path| Some(format!("{}: {}\n", path.path, path.network.as_ref()?.text)));
+    printable(
+        &(rows(&LINK_HEADING[..columns], LINK_FIGURES, status.paths.iter().map(row)) + &faults.collect::<String>()),
+    )
 }
 
 /// The last column only if a path has a volume.
@@ -168,6 +175,7 @@ pub fn explanation(explanation: &Explanation) -> String {
                 .volume
                 .as_ref()
                 .map_or(String::new(), |one| format!("its volume is {}\n", volume_sentence(one)));
+            text += &status.network.as_ref().map_or(String::new(), |one| format!("{} ({})\n", one.text, one.rule));
             for (heading, reasons) in [("for it", r#for), ("against it", against)] {
                 text += &format!("\n{heading}:{}\n", if reasons.is_empty() { " nothing" } else { "" });
                 reasons.iter().for_each(|reason| text += &format!("  {} ({})\n", reason.text, reason.rule));

@@ -32,7 +32,6 @@ const RESPONSE_LEN: usize = 72;
 /// Name of the messages in errors.
 const SOCKET: &str = "a socket's description";
 const INET_DIAG_INFO: u16 = 2;
-const INET_DIAG_MARK: u16 = 15;
 const INET_DIAG_ULP_INFO: u16 = 19;
 /// `include/uapi/linux/sock_diag.h`: the socket is closed with a reset.
 const SOCK_DESTROY: u16 = 21;
@@ -52,8 +51,7 @@ pub struct SocketInfo {
     pub owner: Owner,
     /// Its TCP statistics.
     pub tcp: TcpInfo,
-    /// Its MPTCP part; `None` for plain TCP, for MPTCP fallen back to TCP,
-    /// and without CAP_NET_ADMIN.
+    /// Its MPTCP part; `None` for plain TCP, and without CAP_NET_ADMIN.
     pub mptcp: Option<MptcpInfo>,
 }
 
@@ -230,13 +228,12 @@ impl Connection {
     /// `None` for a connection that fell back to TCP.
     fn decode(message: Message<'_>) -> Result<Option<Connection>, DecodeError> {
         let (header, rest) = header(message.payload())?;
-        let (mut found, mut owner) = (None, Owner { user: header.uid, mark: 0 });
+        let (mut found, mut owner) = (None, Owner::of(header.uid));
         for attribute in attributes(SOCKET, rest) {
             let attribute = attribute?;
             match attribute.kind {
                 INET_DIAG_INFO => found = live_token(attribute.value)?,
-                INET_DIAG_MARK => owner.mark = attribute.u32("a socket's mark")?,
-                _ => {}
+                _ => owner.apply(attribute)?,
             }
         }
         Ok(found.map(|token| {
@@ -270,15 +267,14 @@ impl SocketInfo {
         let (header, rest) = header(message.payload())?;
         let (local, remote) = addresses(&header);
         let (if_index, tcp) = (header.socket_id.interface_id, TcpInfo::parse(&[header.state]));
-        let owner = Owner { user: header.uid, mark: 0 };
+        let owner = Owner::of(header.uid);
         let mut socket = SocketInfo { local, remote, if_index, owner, tcp, mptcp: None };
         for attribute in attributes(SOCKET, rest) {
             let attribute = attribute?;
             match attribute.kind {
                 INET_DIAG_INFO => socket.tcp = TcpInfo::parse(attribute.value),
-                INET_DIAG_MARK => socket.owner.mark = attribute.u32("a socket's mark")?,
                 INET_DIAG_ULP_INFO => socket.mptcp = upper_layer(attribute.value)?,
-                _ => {}
+                _ => socket.owner.apply(attribute)?,
             }
         }
         Ok(socket)

@@ -132,7 +132,13 @@ impl EndpointSocket {
     /// Sets or clears the backup flag of an endpoint. It reaches every
     /// connection, and in each only the first subflow from that address.
     pub fn set_backup(&mut self, address: IpAddr, backup: bool) -> Result<(), CommandError> {
-        let flags = Some(if backup { flag::BACKUP } else { 0 });
+        self.set_flags(address, backup, false)
+    }
+
+    /// Sets the flags of an endpoint that the kernel can change, both at once.
+    pub fn set_flags(&mut self, address: IpAddr, backup: bool, fullmesh: bool) -> Result<(), CommandError> {
+        let flags = [(backup, flag::BACKUP), (fullmesh, flag::FULLMESH)];
+        let flags = Some(flags.iter().filter(|(set, _)| *set).map(|(_, bit)| bit).sum());
         let address = Address { ip: Some(address), flags, ..Address::default() };
         self.request("change an endpoint's priority", 7, vec![address.nested(attribute::ADDR)])
     }

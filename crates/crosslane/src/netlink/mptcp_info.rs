@@ -28,12 +28,14 @@ pub struct MptcpInfo {
 
 /// Bits of [`MptcpInfo::flags`].
 mod flag {
+    pub const CAPABLE_REMOTE: u32 = 1 << 0;
     pub const CAPABLE_LOCAL: u32 = 1 << 1;
     pub const JOIN_REMOTE: u32 = 1 << 2;
     pub const JOIN_LOCAL: u32 = 1 << 3;
     pub const BACKUP_REMOTE: u32 = 1 << 4;
     pub const BACKUP_LOCAL: u32 = 1 << 5;
     pub const FULLY_ESTABLISHED: u32 = 1 << 6;
+    pub const CONNECTED: u32 = 1 << 7;
 }
 
 impl MptcpInfo {
@@ -55,6 +57,14 @@ impl MptcpInfo {
     /// True if the peer requested backup priority for it.
     pub fn backup_remote(&self) -> bool {
         self.flags & flag::BACKUP_REMOTE != 0
+    }
+
+    /// True if this endpoint opened it as a connection's first, and it is connected as plain TCP: the answer had no
+    /// MP_CAPABLE.
+    pub fn fell_back(&self) -> bool {
+        let is_connected =
+            self.flags & (flag::CAPABLE_LOCAL | flag::CONNECTED) == flag::CAPABLE_LOCAL | flag::CONNECTED;
+        is_connected && self.flags & flag::CAPABLE_REMOTE == 0 && !self.joined()
     }
 
     /// True if data may flow on it in both directions.

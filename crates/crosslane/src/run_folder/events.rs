@@ -4,7 +4,7 @@
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 
-use crosslane_core::actuator;
+use crosslane_core::actuator::{self, EndpointCommand};
 use crosslane_core::agent::Output;
 use crosslane_core::assess::Reason;
 use crosslane_core::mptcp::{Command, Event, Subflow, Token};
@@ -96,6 +96,11 @@ pub fn agent_event(at: Instant, output: &Output, error: Option<&dyn Display>, na
             let order: Vec<&str> = steering.order.iter().map(name).collect();
             ("steering", json!({ "states": states, "order": order, "reasons": steering.reasons }))
         }
+        Output::Command(actuator::Command::Endpoint(command)) => {
+            let mut fields = of_endpoint(command);
+            fields["error"] = json!(error.map(ToString::to_string));
+            ("endpoint", fields)
+        }
         Output::Command(actuator::Command::Mptcp(path, command)) => {
             let mut fields = of_command(command);
             fields["path"] = json!(name(path));
@@ -147,6 +152,18 @@ fn name_of(side: Side) -> &'static str {
     match side {
         Side::Vehicle => "vehicle",
         Side::Server => "server",
+    }
+}
+
+fn of_endpoint(command: &EndpointCommand) -> Value {
+    match command {
+        EndpointCommand::Add { id, address, backup, .. } => {
+            json!({ "command": "add", "id": id.0, "address": address, "backup": backup })
+        }
+        EndpointCommand::SetBackup { address, backup } => {
+            json!({ "command": "set_backup", "address": address, "backup": backup })
+        }
+        EndpointCommand::Remove { id } => json!({ "command": "remove", "id": id.0 }),
     }
 }
 

@@ -10,7 +10,7 @@ use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::emulator::{EmulatedLink, Emulator};
 use crosslane::testbed::wire::{Shape, WirePlan};
 use crosslane::testbed::{PathPlan, SERVER, Testbed, TestbedPlan};
-use crosslane_core::link::{Bottleneck, DirectionParams, Link, Loss, QueueLimit};
+use crosslane_core::link::{Bottleneck, DirectionParams, Link, Loss, Middlebox, QueueLimit};
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Two emulated links of the same rate and one-way delay; traffic without a source address uses the first.
@@ -25,6 +25,16 @@ pub fn unequal_links(names: [&str; 2], mbit_s: [f64; 2], delay_ms: u64) -> (Test
 
 /// The same with any number of links.
 pub fn links(names: &[&str], mbit_s: &[f64], delay_ms: u64) -> (Testbed, Emulator) {
+    links_through(names, mbit_s, delay_ms, &[])
+}
+
+/// The same, the first links through these middleboxes.
+pub fn links_through(
+    names: &[&str],
+    mbit_s: &[f64],
+    delay_ms: u64,
+    middleboxes: &[Option<Middlebox>],
+) -> (Testbed, Emulator) {
     let plan = |(metric, name): (usize, &&str)| PathPlan { name: (*name).to_owned(), metric: metric as u32 };
     let plans: Vec<_> = names.iter().enumerate().map(plan).collect();
     let mut testbed = Testbed::new(&plans).unwrap();
@@ -35,8 +45,11 @@ pub fn links(names: &[&str], mbit_s: &[f64], delay_ms: u64) -> (Testbed, Emulato
         queue: QueueLimit::Packets(1000),
         codel: None,
     };
-    let links = testbed.take_devices().into_iter().zip(mbit_s).map(|(devices, &mbit_s)| {
-        let link = Link::new(1, &devices.name, params(mbit_s), params(mbit_s));
+    let middleboxes = middleboxes.iter().copied().chain(std::iter::repeat(None));
+    let links = testbed.take_devices().into_iter().zip(mbit_s).zip(middleboxes);
+    let links = links.map(|((devices, &mbit_s), middlebox)| {
+        let mut link = Link::new(1, &devices.name, params(mbit_s), params(mbit_s));
+        middlebox.into_iter().for_each(|middlebox| link.set_middlebox(middlebox));
         EmulatedLink { devices: vec![devices], link }
     });
     let emulator = Emulator::start(Clock::start(), links.collect(), None).unwrap();

@@ -1,5 +1,6 @@
 //! Effects of a cellular link besides rate, delay and loss.
 
+use crosslane_core::link::Middlebox;
 use crosslane_core::link::delay_steps::DelayStepParams;
 use crosslane_core::link::handover_gap::CellularNetwork;
 use crosslane_core::link::jitter::JitterParams;
@@ -21,6 +22,8 @@ pub struct Effects {
     pub jitter: Option<JitterKeys>,
     /// Periodic steps of the delay.
     pub delay_steps: Option<DelayStepKeys>,
+    /// What does not let MPTCP pass.
+    pub middlebox: Option<Middlebox>,
 }
 
 /// Keys of `policer`.
@@ -106,6 +109,15 @@ pub(super) fn network<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Cellu
     let names = CellularNetwork::ALL.map(|(name, _)| name).join(", ");
     let unknown = || D::Error::custom(format!("`{word}` is no network of handovers; choose one of {names}"));
     found.map(|(_, network)| Some(network)).ok_or_else(unknown)
+}
+
+/// The behaviour of `middlebox`, by its word.
+pub(super) fn middlebox<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Middlebox>, D::Error> {
+    let word = String::deserialize(from)?;
+    let found = Middlebox::ALL.into_iter().find(|(name, _)| *name == word);
+    let names = Middlebox::ALL.map(|(name, _)| name).join(", ");
+    let unknown = || D::Error::custom(format!("`{word}` is no middlebox; choose one of {names}"));
+    found.map(|(_, middlebox)| Some(middlebox)).ok_or_else(unknown)
 }
 
 impl Effects {

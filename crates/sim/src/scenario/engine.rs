@@ -23,9 +23,14 @@ impl Scenario {
     /// # Errors
     /// Names the unsupported key.
     pub fn check_engine(&self, engine: Engine) -> Result<(), ScenarioError> {
-        let (Engine::Kernel, Some((key, why))) = (engine, self.only_simulated()) else { return Ok(()) };
-        let what = format!("only the simulator can run this `{key}`: {why}");
-        Err(self.lines.error(key, what, "use `crosslane simulate`, or remove the key"))
+        match (engine, self.only_simulated()) {
+            (Engine::Kernel, Some((key, why))) => {
+                let what = format!("only the simulator can run this `{key}`: {why}");
+                Err(self.lines.error(key, what, "use `crosslane simulate`, or remove the key"))
+            }
+            (Engine::Simulator, _) => self.check_middleboxes(),
+            _ => Ok(()),
+        }
     }
 
     /// Checks that this engine supports the strategy, and that the strategy
@@ -106,6 +111,13 @@ impl Scenario {
         let Some(why) = entry.and_then(|entry| entry.lacks(mode)) else { return Ok(()) };
         let what = format!("strategy `{}` has no mode `{}`: {why}", strategy.name, mode.name());
         Err(self.lines.error("service.mode", what, "choose another mode, or another strategy"))
+    }
+
+    fn check_middleboxes(&self) -> Result<(), ScenarioError> {
+        let Some(link) = self.access.iter().find(|link| link.effects.middlebox.is_some()) else { return Ok(()) };
+        let what =
+            format!("the simulator cannot run the `middlebox` of `{}`: its MPTCP has no fallback to TCP", link.name);
+        Err(self.lines.error(&link.key, what, "use `crosslane drive`, or remove the key"))
     }
 
     /// A key that only the simulator supports, and the reason.

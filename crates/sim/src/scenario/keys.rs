@@ -4,7 +4,7 @@
 use super::base::{self, Base};
 use super::source_map::{Lines, did_you_mean};
 use crosslane_core::link::handover_gap::CellularNetwork;
-use crosslane_core::link::{CoDel, Loss, QueueLimit};
+use crosslane_core::link::{CoDel, Loss, Middlebox, QueueLimit};
 use crosslane_core::path::Rat;
 use serde::Deserialize;
 
@@ -106,6 +106,8 @@ struct CellularKeys {
     policer: Option<PolicerKeys>,
     jitter: Option<JitterKeys>,
     delay_steps: Option<DelayStepKeys>,
+    #[serde(default, deserialize_with = "effects::middlebox")]
+    middlebox: Option<Middlebox>,
     #[serde(default, deserialize_with = "spans")]
     outages_s: Vec<[f64; 2]>,
 }
@@ -281,6 +283,7 @@ impl CellularKeys {
                 policer: self.policer,
                 jitter: self.jitter,
                 delay_steps: self.delay_steps,
+                middlebox: self.middlebox,
             },
             outages_s: self.outages_s,
             wire: None,

@@ -1,6 +1,6 @@
 //! A scenario with all defaults, as `scenario.json` in a run folder.
 
-use crosslane_core::link::QueueLimit;
+use crosslane_core::link::{Middlebox, QueueLimit};
 use crosslane_core::path::Rat;
 use serde::Serialize;
 
@@ -99,6 +99,8 @@ enum LinkKeys<'a> {
         jitter: Option<JitterKeys>,
         #[serde(skip_serializing_if = "Option::is_none")]
         delay_steps: Option<DelayStepKeys>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        middlebox: Option<&'static str>,
         outages_s: &'a [[f64; 2]],
         shaping: Option<Wire>,
     },
@@ -222,6 +224,7 @@ fn access(link: &AccessLink) -> PathEntry<'_> {
         policer: link.effects.policer,
         jitter: link.effects.jitter,
         delay_steps: link.effects.delay_steps,
+        middlebox: link.effects.middlebox.map(Middlebox::word),
         outages_s: &link.outages_s,
         shaping: link.wire,
     };

@@ -96,7 +96,7 @@ impl AgentDriver {
                 Output::Command(Command::Steer(Steering { order, ..steering }))
             }
             Output::Order { order, reason } => Output::Order { order: order.into_iter().map(of).collect(), reason },
-            Output::Notice(_) | Output::Admission(_) => output,
+            Output::Command(Command::Endpoint(_)) | Output::Notice(_) | Output::Admission(_) => output,
         }
     }
 }

@@ -211,9 +211,10 @@ impl World {
             });
             let mut link = Link::shared(seed, entry.name, stations);
             let effects = scenario.access.iter().find(|access| access.name == entry.name).map(|access| access.effects);
-            let Effects { policer, jitter, .. } = effects.unwrap_or_default();
+            let Effects { policer, jitter, middlebox, .. } = effects.unwrap_or_default();
             policer.into_iter().for_each(|keys| link.set_policer(keys.params()));
             jitter.into_iter().for_each(|keys| link.set_jitter(seed, entry.name, keys.params()));
+            middlebox.into_iter().for_each(|middlebox| link.set_middlebox(middlebox));
             link
         };
         (scenario.links().into_iter().map(link).collect(), truths)

@@ -10,6 +10,7 @@ use super::canonical;
 use super::entry::Entry;
 use super::history::{CloseCause, ConnectionEvent, History};
 use super::ids::Ids;
+use super::joins::{JOIN_TIMEOUT, JoinFailure, JoinOutcome};
 use super::plan::{Paths, Plan};
 use crate::path::{PathId, PathState};
 use crate::time::{Duration, Instant};
@@ -22,9 +23,6 @@ mod view;
 const MAX_REMOTES: usize = 8;
 /// Maximum number of subflows per connection; the kernel's own limit is 8.
 pub const MAX_SUBFLOWS: usize = 32;
-/// An attempt to open a subflow times out after this time: the SYN, two retransmissions
-/// (1 s and 2 s later), and an answer.
-const JOIN_TIMEOUT: Duration = Duration::from_millis(3500);
 /// The kernel reports that a destroyed subflow is gone sooner than this.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// First pause after a failed attempt; doubles up to [`MAX_PAUSE`].
@@ -49,6 +47,8 @@ const STABLE_LIFETIME: Duration = Duration::from_secs(10);
 /// backup flag, as it sends no MP_PRIO before a join is complete. The wait is twice the
 /// RTT measured at its opening, within this range.
 const CONFIRMATION_WAIT: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
+/// The peer did not answer (`errno` of Linux).
+const ETIMEDOUT: u8 = 110;
 /// This many consecutive subflows that are reset at once, while others live, indicate
 /// the peer's limit.
 const LIMIT_RESETS: u32 = 3;
@@ -79,6 +79,8 @@ pub(super) struct Connection {
     room: Room,
     has_swept: bool,
     pub history: History,
+    /// What became of its joins, for the manager.
+    pub outcomes: Vec<(PathId, JoinOutcome)>,
 }
 
 /// The opening of a subflow over a path.
@@ -203,6 +205,7 @@ impl Connection {
             && let Some(until) = join.opening_until.take()
         {
             backup |= join.backup;
+            self.outcomes.push((path, JoinOutcome::Opened));
             unconfirmed = (JOIN_TIMEOUT.saturating_sub(until.since(now)) * 2).clamp(min, unconfirmed);
         } else if subflow.local_id == AddressId(0) {
             unconfirmed = Duration::ZERO;
@@ -267,7 +270,14 @@ impl Connection {
         let Some(place) = self.subflows.iter().position(same) else {
             self.unplaced.retain(|known| (known.local, known.remote) != (subflow.local, subflow.remote));
             if let Some(path) = self.join_failed(now, canonical(subflow.local.ip())) {
-                self.history.add(now, Some(path), ConnectionEvent::NotOpened(error));
+                // The kernel closes it without an error if the answer has no MP_JOIN.
+                let (event, failure) = match Some(error).filter(|error| *error != ETIMEDOUT) {
+                    Some(0) => (ConnectionEvent::NotJoined, Some(JoinFailure::WithoutMptcp)),
+                    Some(_) => (ConnectionEvent::NotOpened(error), None),
+                    None => (ConnectionEvent::NotOpened(error), Some(JoinFailure::Unanswered)),
+                };
+                self.history.add(now, Some(path), event);
+                self.outcomes.extend(failure.map(|failure| (path, JoinOutcome::Failed(failure))));
             }
             return None;
         };
@@ -369,7 +379,10 @@ impl Connection {
         }
         let joins = plan.paths.ids().filter_map(|path| {
             let join = self.joins.get(&path).copied().unwrap_or_default();
-            let retry = || self.missing(plan, path).map(|_| join.tries.not_before.max(self.full_until()));
+            let retry = || {
+                self.missing(plan, path)
+                    .map(|_| join.tries.not_before.max(self.full_until()).max(self.not_before(plan, path)))
+            };
             join.opening_until.or_else(retry)
         });
         let closes = self.subflows.iter().filter(|entry| !entry.is_closing() && entry.destroy.failures > 0);
@@ -384,6 +397,18 @@ impl Connection {
         joins.chain(unused).chain(subflows).min()
     }
 
+    /// The earliest next join, as far as the path's network decides. A connection without a subflow does not wait.
+    fn not_before(&self, plan: Plan, path: PathId) -> Instant {
+        let has_subflow = self.subflows.iter().any(|entry| entry.is_usable(plan));
+        let peer = self.peer().filter(|_| has_subflow);
+        peer.map_or(Instant::ZERO, |peer| plan.paths.joins.not_before(path, peer))
+    }
+
+    /// True if it has a subflow over a path.
+    pub fn has_live(&self, path: PathId) -> bool {
+        self.subflows.iter().any(|entry| entry.path == path && !entry.is_closing())
+    }
+
     fn full_until(&self) -> Instant {
         self.room.full_until.unwrap_or_default()
     }
@@ -394,6 +419,7 @@ impl Connection {
         for path in expired {
             self.fail(now, path);
             self.history.add(now, Some(path), ConnectionEvent::NotOpened(0));
+            self.outcomes.push((path, JoinOutcome::Failed(JoinFailure::Unanswered)));
         }
         self.subflows.retain(|entry| entry.closing_since.is_none_or(|since| now < since + CLOSE_TIMEOUT));
         self.room.full_until = self.room.full_until.filter(|until| now < *until);
@@ -477,7 +503,11 @@ impl Connection {
             return;
         }
         let Some((local, if_index, remote)) = self.missing(plan, path) else { return };
+        if now < self.not_before(plan, path) {
+            return;
+        }
         let Some(local_id) = self.ids.take(local, path) else { return };
+        self.outcomes.push((path, JoinOutcome::Requested));
         let backup = plan.wanted(path) == PathState::Backup;
         let opening_until = Some(now + JOIN_TIMEOUT);
         self.ids.opening.insert(local, now + JOIN_TIMEOUT);

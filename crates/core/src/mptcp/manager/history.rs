@@ -40,6 +40,8 @@ pub enum ConnectionEvent {
     Opened(PathState),
     /// The subflow was requested and not established: `errno`, or 0 without an answer.
     NotOpened(u8),
+    /// The subflow was requested, and the peer's answer had no MP_JOIN.
+    NotJoined,
     /// The kernel refused a command about the subflow.
     Refused(Refusal),
     /// The agent changed the priority of the subflow.
@@ -77,6 +79,7 @@ impl ConnectionEvent {
             ConnectionEvent::Found => "found",
             ConnectionEvent::Opened(_) => "opened",
             ConnectionEvent::NotOpened(_) => "not_opened",
+            ConnectionEvent::NotJoined => "not_joined",
             ConnectionEvent::Refused(_) => "refused",
             ConnectionEvent::Set(_) => "set",
             ConnectionEvent::PeerSet(_) => "set_by_peer",

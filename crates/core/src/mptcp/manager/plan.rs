@@ -1,11 +1,13 @@
 //! The paths of the path manager, and their wanted states.
 
 use alloc::collections::VecDeque;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::canonical;
+use super::joins::Joins;
 use crate::path::{PathId, PathSpec, PathState};
 use crate::time::Duration;
 use crate::wanted::{ConnectionClass, Wanted};
@@ -22,6 +24,8 @@ pub(super) struct Paths {
     pub reasons: Vec<Vec<Arc<str>>>,
     /// Lost paths.
     pub lost: Vec<bool>,
+    /// Joins that failed.
+    pub joins: Joins,
     pub overlap: Duration,
     /// Former addresses of paths, the oldest first: a subflow from one may become known
     /// only now.
@@ -44,6 +48,11 @@ impl Plan<'_> {
 impl Paths {
     pub fn ids(&self) -> impl Iterator<Item = PathId> + use<> {
         (0..self.specs.len()).map(|place| PathId(place as u8))
+    }
+
+    /// The name of a path.
+    pub fn name(&self, path: PathId) -> String {
+        self.specs.get(usize::from(path.0)).map_or_else(String::new, |spec| spec.name.clone())
     }
 
     pub fn is_lost(&self, path: PathId) -> bool {

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 mod duplicates;
 mod limit;
 mod lost;
+mod network;
 
 const TOKEN: Token = Token(7);
 const OVERLAP_MS: u64 = 20;

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use toml::{Spanned, Value};
 
 use super::Config;
+use super::cgroup::Cgroup;
 use super::checks::Complaint;
 use crate::control::report::DEFAULT_CLASS;
 use crate::tunnel::config::Prefix;
@@ -32,6 +33,8 @@ pub struct ClassConfig {
     pub user: Option<String>,
     /// Mark of the socket (SO_MARK).
     pub mark: Option<u32>,
+    /// Control group of the program, or one above it.
+    pub cgroup: Option<Cgroup>,
 }
 
 /// How the connections of a class use the paths.
@@ -86,7 +89,8 @@ impl TryFrom<Value> for Ports {
 
 impl ClassConfig {
     fn has_condition(&self) -> bool {
-        self.port.is_some() || self.to.is_some() || self.user.is_some() || self.mark.is_some()
+        let has_owner = self.user.is_some() || self.mark.is_some() || self.cgroup.is_some();
+        self.port.is_some() || self.to.is_some() || has_owner
     }
 
     /// Whether it matches every connection that the other matches.
@@ -99,6 +103,7 @@ impl ClassConfig {
             && holds(self.to.as_ref(), other.to.as_ref(), |one, other| one.0.contains(&other.0))
             && holds(self.user.as_ref(), other.user.as_ref(), PartialEq::eq)
             && holds(self.mark.as_ref(), other.mark.as_ref(), PartialEq::eq)
+            && holds(self.cgroup.as_ref(), other.cgroup.as_ref(), Cgroup::contains_group)
     }
 }
 
@@ -109,6 +114,18 @@ impl Config {
             ClassMode::Managed(mode) => Some((class.name.as_str(), mode)),
             ClassMode::Off => None,
         })
+    }
+
+    /// Control groups of classes that do not exist now, a sentence each.
+    pub fn missing_groups(&self) -> Vec<String> {
+        let classes = self.classes.iter().map(Spanned::get_ref);
+        let missing =
+            classes.filter_map(|class| Some((class, class.cgroup.as_ref().filter(|group| group.folder().is_none())?)));
+        let sentence = |(class, group): (&ClassConfig, &Cgroup)| {
+            let (name, group) = (&class.name, &group.0);
+            format!("class {name:?} has the connections of the control group {group:?}, which does not exist now")
+        };
+        missing.map(sentence).collect()
     }
 
     /// The name of a class of the engine.
@@ -156,7 +173,7 @@ fn check_class<'a>(
         return Err((format!("class {name:?} is defined twice"), "give each class a different name"));
     }
     if !class.has_condition() {
-        let remedy = "give it `port`, `to`, `user` or `mark`; [service] is for all other connections";
+        let remedy = "give it `port`, `to`, `user`, `mark` or `cgroup`; [service] is for all other connections";
         return Err((format!("class {name:?} has no condition"), remedy));
     }
     if let Some(other) = earlier.find(|other| other.covers(class)) {
@@ -203,13 +220,18 @@ mod tests {
         let cases = [
             ("mode = \"off\"", "line 6: class \"a\" has no condition"),
             ("mode = \"redundant\"\nport = 1", "line 8: `redundant` is a mode of the tunnel"),
-            ("mode = \"fast\"\nport = 1", "`aggregate`, `backup`, `cost-first`, `off`"),
+            ("mode = \"fast\"\nport = 1", "`aggregate`, `backup`, `cost-first`, `interactive`, `off`"),
             ("mode = \"off\"\nport = 0", "line 9: `port` is 0, and there is no port 0"),
             ("mode = \"off\"\nport = 65536", "line 9: `port` is 65536, which is neither"),
             ("mode = \"off\"\nport = \"9-8\"", "line 9: `port` is \"9-8\", a range from a higher port to a lower one"),
             ("mode = \"off\"\nport = \"http\"", "line 9: `port` is \"http\", which is neither"),
             ("mode = \"off\"\nto = \"10.0.0.1/33\"", "line 9: \"10.0.0.1/33\" is no address with a prefix"),
-            ("mode = \"off\"\ncgroup = \"x\"", "line 9: unknown field `cgroup`"),
+            ("mode = \"off\"\ncgroup = \"x\"", "line 9: `cgroup` is \"x\", which is no path of a control group"),
+            ("mode = \"off\"\ngroup = \"x\"", "line 9: unknown field `group`"),
+            (
+                "mode = \"off\"\ncgroup = \"/a\"\n[[class]]\nname = \"b\"\nmode = \"interactive\"\ncgroup = \"/a/b\"",
+                "line 10: class \"a\" has all connections of class \"b\"",
+            ),
             (
                 "mode = \"off\"\nmark = 1\n[[class]]\nname = \"a\"\nmode = \"off\"\nmark = 2",
                 "line 10: class \"a\" is defined twice",

@@ -31,6 +31,7 @@ fn lte() -> PathReport {
         connections: 2,
         sent_bytes: Some(1_234_567),
         received_bytes: Some(999),
+        network: None,
         volume: None,
     }
 }

@@ -134,6 +134,7 @@ impl Moment<'_> {
             connections: present.iter().map(|row| row.token).collect::<BTreeSet<_>>().len(),
             sent_bytes: bytes.map_or(Some(0), |[up, _]| Some(up)),
             received_bytes: bytes.map_or(Some(0), |[_, down]| Some(down)),
+            network: None,
             volume: None,
         }
     }

@@ -353,9 +353,7 @@ impl Worker {
         let mut dropped = exit.dropped;
         if dropped.is_none() {
             self.lateness.saturating_record(micros(now.since(exit.at)).into());
-            if carried.devices[1 - direction as usize].send(packet).is_err() {
-                dropped = Some(DropReason::Device);
-            }
+            dropped = deliver(&self.links[carried.link].0, &carried.devices[1 - direction as usize], packet).err();
         }
         let counters = &mut carried.counters[direction as usize];
         match dropped {
@@ -433,6 +431,17 @@ impl Worker {
             links,
         })
     }
+}
+
+/// Writes a packet to the device at the end of a link, as the middlebox lets it pass. The packet stays as it was sent, for
+/// its record.
+fn deliver(link: &Link, device: &Tun, packet: &[u8]) -> Result<(), DropReason> {
+    let send = |packet: &[u8]| device.send(packet).map(drop).map_err(|_| DropReason::Device);
+    if !link.has_middlebox() {
+        return send(packet);
+    }
+    let mut copy = packet.to_vec();
+    link.pass_middlebox(&mut copy).and_then(|()| send(&copy))
 }
 
 fn wait(epoll: &Epoll, events: &mut [EpollEvent], timeout: EpollTimeout) -> io::Result<usize> {

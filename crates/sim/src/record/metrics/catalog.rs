@@ -173,6 +173,9 @@ pub const METRICS: &[Metric] = metrics! {
     "join_latency_ms": "ms", Low, Both, "third ACK to MP_JOIN",
         "first acknowledgement of data delivered to the vehicle (from then on the kernel accepts further subflows for the connection) to the first SYN with MP_JOIN, in the packet record",
         Run(|run| run.sums.join_latency_ns().map(millis));
+    "join_syns": "count", Low, Both, "SYNs with MP_JOIN",
+        "SYNs with MP_JOIN that the vehicle sent, retransmissions included, in the packet record",
+        Run(|run| Some(run.sums.join_syns().into()));
     "vehicles": "count", Neither, Simulate, "vehicles",
         "vehicles of a fleet; `[fleet]` only",
         Elsewhere;

@@ -30,6 +30,7 @@ pub struct PacketSums {
     repeats: Repeats,
     acknowledged_ns: Option<u64>,
     joined_ns: Option<u64>,
+    join_syns: u32,
     detector: Option<RecoveryDetector>,
 }
 
@@ -107,7 +108,14 @@ impl PacketSums {
         recoveries.iter().map(|recovery| recovery.data_ns.unwrap_or(end_ns).saturating_sub(recovery.from_ns)).max()
     }
 
+    /// Number of SYNs with MP_JOIN that the vehicle sent.
+    pub fn join_syns(&self) -> u32 {
+        self.join_syns
+    }
+
     fn note_join(&mut self, packet: &PacketRow) {
+        let is_join = packet.mptcp.contains(MptcpOptions::JOIN) && packet.tcp_flags & (SYN | ACK) == SYN;
+        self.join_syns += u32::from(is_join && packet.direction == Direction::Up);
         match (packet.direction, self.acknowledged_ns) {
             (Direction::Down, None) if packet.data_ack > Some(0) => self.acknowledged_ns = packet.delivered_ns,
             (Direction::Up, Some(acknowledged_ns)) if packet.mptcp.contains(MptcpOptions::JOIN) => {

@@ -81,6 +81,13 @@ impl Connection {
             return Reason::plain("subflow.full", text);
         }
         let failures = join.tries.failures;
+        if self.not_before(plan, path) > now.max(join.tries.not_before) {
+            let text = format!(
+                "the path's network lets no joins to the peer pass; next attempt in {:.0} s, by one connection for all",
+                wait_s(self.not_before(plan, path))
+            );
+            return Reason::plain("subflow.network", text);
+        }
         if failures == 0 {
             return Reason::plain("subflow.due", "it is about to be opened");
         }

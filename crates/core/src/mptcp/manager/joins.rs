@@ -1,0 +1,202 @@
+//! Joins (MP_JOIN, RFC 8684 section 3.2) over a path to a peer that fail again and again: its network lets none pass.
+//!
+//! After [`MANY_FAILED`] failures without a success the attempts of all connections become rare: one of them tries after
+//! a pause, which doubles, and the others wait for the result. A connection without any subflow still tries as if it
+//! were alone. A success, another address of the path, and the return of a lost path end it.
+
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use super::backoff::Backoff;
+use crate::path::PathId;
+use crate::reason::Reason;
+use crate::time::{Duration, Instant};
+
+/// An attempt to open a subflow times out after this time: the SYN, two retransmissions
+/// (1 s and 2 s later), and an answer.
+pub(super) const JOIN_TIMEOUT: Duration = Duration::from_millis(3500);
+/// Consecutive failures over a path to a peer from which on attempts are rare.
+const MANY_FAILED: u32 = 3;
+/// Maximum number of pairs of path and peer; the oldest makes room.
+const MAX_PAIRS: usize = 64;
+/// First pause; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_secs(10);
+/// Longest pause after answers without MPTCP: the network works, and is as it is.
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+/// Longest pause without an answer, which a path out of reach may explain too.
+const LONGEST_SILENT_PAUSE: Duration = Duration::from_secs(60);
+
+/// Why a join failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum JoinFailure {
+    /// The peer's answer had no MP_JOIN.
+    WithoutMptcp,
+    /// There was no answer.
+    Unanswered,
+}
+
+/// What became of a join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum JoinOutcome {
+    /// It is requested of the kernel.
+    Requested,
+    /// The subflow is established.
+    Opened,
+    /// It failed.
+    Failed(JoinFailure),
+}
+
+/// Joins over a path to a peer.
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    path: PathId,
+    peer: IpAddr,
+    failures: u32,
+    last: JoinFailure,
+    pause: Backoff,
+    /// True while one connection tries, for all.
+    is_trying: bool,
+}
+
+/// The joins that failed, by path and peer.
+#[derive(Debug, Default)]
+pub(super) struct Joins {
+    pairs: VecDeque<Pair>,
+    /// Paths that were reported as letting none pass.
+    reported: Vec<PathId>,
+}
+
+/// What changed of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum JoinChange {
+    /// Its network lets no joins pass.
+    Blocked,
+    /// It lets them pass again.
+    Passes,
+}
+
+impl Joins {
+    /// The earliest next join over a path to a peer.
+    pub fn not_before(&self, path: PathId, peer: IpAddr) -> Instant {
+        let pair = self.pairs.iter().find(|pair| (pair.path, pair.peer) == (path, peer));
+        pair.filter(|pair| pair.is_blocked()).map_or(Instant::ZERO, |pair| pair.pause.not_before)
+    }
+
+    pub fn observe(&mut self, now: Instant, path: PathId, peer: IpAddr, what: JoinOutcome) -> Option<JoinChange> {
+        let place = self.pairs.iter().position(|pair| (pair.path, pair.peer) == (path, peer));
+        match (what, place) {
+            (JoinOutcome::Requested, Some(place)) => {
+                let pair = &mut self.pairs[place];
+                if pair.is_blocked() && now >= pair.pause.not_before {
+                    (pair.is_trying, pair.pause.not_before) = (true, now + JOIN_TIMEOUT);
+                }
+                None
+            }
+            (JoinOutcome::Requested, None) => None,
+            (JoinOutcome::Opened, place) => {
+                place.map(|place| self.pairs.remove(place));
+                let is_left = self.pairs.iter().any(|pair| pair.path == path && pair.is_blocked());
+                (!is_left && self.take_reported(path)).then_some(JoinChange::Passes)
+            }
+            (JoinOutcome::Failed(failure), place) => {
+                let place = place.unwrap_or_else(|| self.add(path, peer, failure));
+                self.pairs[place].failed(now, failure);
+                if !self.pairs[place].is_blocked() || self.reported.contains(&path) {
+                    return None;
+                }
+                self.reported.push(path);
+                Some(JoinChange::Blocked)
+            }
+        }
+    }
+
+    /// The path has another address, and so another network.
+    pub fn forget(&mut self, path: PathId) {
+        self.pairs.retain(|pair| pair.path != path);
+        self.take_reported(path);
+    }
+
+    /// The path was lost, and is back: joins are tried at once.
+    pub fn revive(&mut self, path: PathId) {
+        for pair in self.pairs.iter_mut().filter(|pair| pair.path == path) {
+            pair.pause = Backoff::default();
+        }
+    }
+
+    /// Why joins over a path are rare; `None`: they are not.
+    pub fn fault(&self, now: Instant, path: PathId, name: &str, carries: bool) -> Option<Reason> {
+        let blocked = self.pairs.iter().filter(|pair| pair.path == path && pair.is_blocked());
+        let pair = blocked.max_by_key(|pair| pair.failures)?;
+        let next_s = pair.pause.not_before.since(now).as_secs_f64();
+        let text = format!("{}; next attempt in {next_s:.0} s", pair.sentence(name, carries));
+        let inputs = [("failures", f64::from(pair.failures)), ("next_s", next_s)].into();
+        Some(Reason { rule: pair.rule(), text, inputs })
+    }
+
+    /// The rule and the sentence of a path that was just found to be blocked.
+    pub fn notice(&self, path: PathId, name: &str, carries: bool) -> Option<(&'static str, String)> {
+        let pair = self.pairs.iter().find(|pair| pair.path == path && pair.is_blocked())?;
+        Some((pair.rule(), pair.sentence(name, carries)))
+    }
+
+    fn take_reported(&mut self, path: PathId) -> bool {
+        let before = self.reported.len();
+        self.reported.retain(|reported| *reported != path);
+        self.reported.len() < before
+    }
+
+    fn add(&mut self, path: PathId, peer: IpAddr, last: JoinFailure) -> usize {
+        if self.pairs.len() >= MAX_PAIRS {
+            self.pairs.pop_front();
+        }
+        self.pairs.push_back(Pair { path, peer, failures: 0, last, pause: Backoff::default(), is_trying: false });
+        self.pairs.len() - 1
+    }
+}
+
+impl Pair {
+    fn is_blocked(&self) -> bool {
+        self.failures >= MANY_FAILED
+    }
+
+    /// Failures of joins that others requested before the pause do not make it longer.
+    fn failed(&mut self, now: Instant, failure: JoinFailure) {
+        (self.failures, self.last) = (self.failures.saturating_add(1), failure);
+        let is_first = self.is_blocked() && self.pause.failures == 0;
+        if is_first || core::mem::take(&mut self.is_trying) {
+            let longest = match failure {
+                JoinFailure::WithoutMptcp => LONGEST_PAUSE,
+                JoinFailure::Unanswered => LONGEST_SILENT_PAUSE,
+            };
+            self.pause.failed(now, FIRST_PAUSE, longest);
+        }
+    }
+
+    fn rule(&self) -> &'static str {
+        match self.last {
+            JoinFailure::WithoutMptcp => "network.strips-mp-join",
+            JoinFailure::Unanswered => "network.no-answer",
+        }
+    }
+
+    fn sentence(&self, name: &str, carries: bool) -> String {
+        let Pair { peer, failures, .. } = self;
+        match self.last {
+            JoinFailure::WithoutMptcp => format!(
+                "{failures} answers of {peer} to joins over {name} had no MP_JOIN: a middlebox of its network removes the \
+                 option, and no connection gets a further subflow over it"
+            ),
+            JoinFailure::Unanswered if carries => format!(
+                "{failures} joins over {name} to {peer} had no answer, and other subflows over it live: its network drops \
+                 SYNs with MP_JOIN, and no connection gets a further subflow over it"
+            ),
+            JoinFailure::Unanswered => format!(
+                "{failures} joins over {name} to {peer} had no answer: its network drops SYNs with MP_JOIN, or carries \
+                 nothing"
+            ),
+        }
+    }
+}

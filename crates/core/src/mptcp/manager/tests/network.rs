@@ -1,0 +1,155 @@
+//! Networks that do not let MPTCP pass.
+
+use super::*;
+use crate::mptcp::{HandshakeCounters, PlainConnection};
+
+/// Answers each request for a subflow over path 1 as a network that removes MP_JOIN does.
+fn strip(manager: &mut Manager, now: Instant, command: Command) {
+    if let Command::CreateSubflow { token, local, local_id, remote, .. } = command {
+        let subflow =
+            Subflow { local: SocketAddr::new(local, 4000), remote, local_id, remote_id: AddressId(0), backup: false };
+        manager.handle(now, &Event::SubflowClosed { token, subflow, error: 0 });
+    }
+}
+
+/// No request is answered.
+fn drop_silently(_: &mut Manager, _: Instant, _: Command) {}
+
+fn rules(manager: &mut Manager) -> Vec<&'static str> {
+    core::iter::from_fn(|| manager.poll_notice()).map(|notice| notice.name()).collect()
+}
+
+fn faults(manager: &Manager, now: u64) -> Vec<&'static str> {
+    manager.network_faults(at(now)).into_iter().map(|(_, reason)| reason.rule).collect()
+}
+
+#[test]
+fn a_network_that_removes_mp_join_is_named_and_asked_rarely() {
+    let mut manager = with_one_subflow([Active, Active]);
+    let soon = commands_within(&mut manager, 0, 1000, strip);
+    assert_eq!(soon, 3, "failures until it counts as the network's");
+    assert_eq!(rules(&mut manager), ["network.strips-mp-join"]);
+    assert_eq!(faults(&manager, 1000), ["network.strips-mp-join"]);
+    let uses = manager.path_uses(at(1000), TOKEN).unwrap();
+    assert_eq!(uses[1].reason.rule, "subflow.network");
+    let later = commands_within(&mut manager, 1000, 600_000, strip);
+    assert!((5..=7).contains(&later), "{later} attempts in ten minutes: after 10, 20, 40, 80, 160 and 320 s");
+    assert_eq!(rules(&mut manager), [""; 0], "it is reported once");
+}
+
+#[test]
+fn one_connection_tries_for_all_to_a_peer() {
+    let mut manager = manager();
+    manager.set_wanted(at(0), &wanted([Active, Active]));
+    for token in 0..100 {
+        let first = Subflow { local: local(0, 2000 + token), ..subflow(0, 0, false) };
+        manager.handle(at(0), &Event::Established { token: Token(token.into()), subflow: first, server_side: false });
+    }
+    commands_within(&mut manager, 0, 5000, drop_silently);
+    assert_eq!(rules(&mut manager), ["network.no-answer"]);
+    let next = commands_within(&mut manager, 5000, 60_000, drop_silently);
+    assert!((2..=3).contains(&next), "{next}: after 10, 20 and 40 s");
+}
+
+#[test]
+fn a_join_that_succeeds_ends_it() {
+    let mut manager = with_one_subflow([Active, Active]);
+    commands_within(&mut manager, 0, 1000, strip);
+    rules(&mut manager);
+    let open = |manager: &mut Manager, now: Instant, command: Command| {
+        if matches!(command, Command::CreateSubflow { .. }) {
+            manager.handle(now, &opened(1));
+        }
+    };
+    assert_eq!(commands_within(&mut manager, 1000, 20_000, open), 1);
+    assert_eq!(rules(&mut manager), ["network.passes"]);
+    assert_eq!(faults(&manager, 21_000), [""; 0]);
+}
+
+#[test]
+fn another_address_or_the_return_of_a_lost_path_is_another_chance() {
+    let mut manager = with_one_subflow([Active, Active]);
+    commands_within(&mut manager, 0, 1000, strip);
+    manager.set_address(at(1000), PathId(1), Some(IpAddr::from([10, 9, 0, 2])), 0);
+    assert_eq!(commands_within(&mut manager, 1000, 10, drop_silently), 2, "the former id is withdrawn, too");
+    assert_eq!(faults(&manager, 1010), [""; 0]);
+
+    let mut manager = with_one_subflow([Active, Active]);
+    commands_within(&mut manager, 0, 1000, strip);
+    manager.set_lost(Vec::from([false, true]));
+    manager.set_wanted(at(2000), &wanted([Active, Closed]));
+    manager.set_lost(Vec::from([false, false]));
+    manager.set_wanted(at(3000), &wanted([Active, Active]));
+    assert_eq!(commands_within(&mut manager, 3000, 10, drop_silently), 1);
+}
+
+#[test]
+fn a_connection_without_a_subflow_does_not_wait() {
+    let mut manager = with_one_subflow([Active, Active]);
+    commands_within(&mut manager, 0, 1000, strip);
+    manager.handle(at(1000), &Event::SubflowClosed { token: TOKEN, subflow: subflow(0, 0, false), error: 104 });
+    assert!(commands_within(&mut manager, 1000, 5000, strip) >= 5, "it would end after a minute");
+}
+
+#[test]
+fn a_lost_path_says_nothing_of_its_network() {
+    let mut manager = with_one_subflow([Active, Active]);
+    manager.set_lost(Vec::from([false, true]));
+    commands_within(&mut manager, 0, 60_000, drop_silently);
+    assert_eq!(faults(&manager, 60_000), [""; 0]);
+}
+
+#[test]
+fn other_peers_over_the_path_are_not_concerned() {
+    let mut manager = with_one_subflow([Active, Active]);
+    commands_within(&mut manager, 0, 1000, strip);
+    let other = Subflow { remote: SocketAddr::from(([10, 255, 0, 9], 80)), ..subflow(0, 0, false) };
+    manager.handle(at(1000), &Event::Established { token: Token(9), subflow: other, server_side: false });
+    assert_eq!(commands_within(&mut manager, 1000, 10, drop_silently), 1);
+}
+
+fn counters(answered: u64, fallbacks: u64, blackholes: u64, disabled: u64) -> HandshakeCounters {
+    HandshakeCounters { answered, fallbacks, blackholes, disabled }
+}
+
+const PLAIN: PlainConnection =
+    PlainConnection { path: PathId(1), peer: IpAddr::V4(core::net::Ipv4Addr::new(10, 255, 0, 1)) };
+
+#[test]
+fn a_peer_with_mptcp_that_is_plain_tcp_over_a_path_shows_a_middlebox() {
+    let mut manager = with_one_subflow([Active, Active]);
+    manager.observe_handshakes(counters(1, 0, 0, 0), &[]);
+    manager.observe_handshakes(counters(1, 1, 0, 0), &[PLAIN]);
+    manager.observe_handshakes(counters(1, 2, 0, 0), &[PLAIN]);
+    assert_eq!(rules(&mut manager), ["network.strips-mp-capable"], "once");
+    let again = Subflow { local: local(1, 3000), ..subflow(1, 0, false) };
+    manager.handle(at(5), &Event::Established { token: Token(8), subflow: again, server_side: false });
+    assert_eq!(rules(&mut manager), ["network.passes"]);
+    assert_eq!(faults(&manager, 5), [""; 0]);
+}
+
+#[test]
+fn a_peer_that_never_had_mptcp_may_have_none() {
+    let mut manager = manager();
+    manager.observe_handshakes(counters(0, 0, 0, 0), &[]);
+    manager.observe_handshakes(counters(0, 1, 0, 0), &[PLAIN]);
+    assert_eq!(rules(&mut manager), ["network.no-mptcp"]);
+    assert_eq!(faults(&manager, 0), ["network.no-mptcp"]);
+    // Over another path it has.
+    manager.handle(at(1), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
+    assert_eq!(faults(&manager, 1), ["network.strips-mp-capable"]);
+}
+
+#[test]
+fn a_blackhole_is_reported_until_connections_begin_with_mptcp_again() {
+    let mut manager = manager();
+    manager.observe_handshakes(counters(1, 0, 3, 5), &[]);
+    assert_eq!(faults(&manager, 0), [""; 0], "what was before the agent may be over");
+    manager.observe_handshakes(counters(1, 0, 3, 6), &[PLAIN]);
+    manager.observe_handshakes(counters(1, 0, 4, 6), &[PLAIN]);
+    assert_eq!(rules(&mut manager), ["network.blackhole"]);
+    assert_eq!(faults(&manager, 0), ["network.blackhole"]);
+    manager.observe_handshakes(counters(2, 0, 4, 7), &[]);
+    assert_eq!(rules(&mut manager), ["network.passes"], "the last one without, and then one with MPTCP");
+    assert_eq!(faults(&manager, 0), [""; 0]);
+}

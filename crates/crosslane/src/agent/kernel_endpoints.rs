@@ -1,0 +1,154 @@
+//! Where the kernel's path manager manages the connections: its endpoints, those of the agent and those of others.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use crosslane_core::actuator::{self, Endpoint, EndpointCommand, EndpointPolicy, FIRST_ENDPOINT_ID};
+use crosslane_core::agent::MAX_PATHS;
+use crosslane_core::mptcp::AddressId;
+use crosslane_core::path::PathId;
+
+use super::Driver;
+use crate::netlink::endpoints::{self, EndpointSocket, Limits};
+use crate::netlink::{CommandError, PathManager};
+
+/// Maximum number of further subflows of a connection that the kernel allows.
+const MAX_SUBFLOWS: u32 = 8;
+/// Maximum number of endpoints of others that are named.
+const MAX_NAMED: usize = 64;
+
+/// The kernel's endpoints, as far as the agent knows them.
+#[derive(Default)]
+pub struct Endpoints {
+    socket: Option<EndpointSocket>,
+    present: Vec<endpoints::Endpoint>,
+    /// Ids and addresses of endpoints of others that were named.
+    named: BTreeSet<(u8, IpAddr)>,
+    fault: Option<String>,
+}
+
+impl Endpoints {
+    fn socket(&mut self) -> Option<&mut EndpointSocket> {
+        if self.socket.is_none() {
+            self.socket = EndpointSocket::open().ok();
+        }
+        self.socket.as_mut()
+    }
+
+    fn list(&mut self) -> Result<Vec<Endpoint>, CommandError> {
+        let Some(socket) = self.socket() else { return Ok(Vec::new()) };
+        self.present = socket.list()?;
+        let endpoint = |of: &endpoints::Endpoint| Some(Endpoint { id: of.id?, address: of.address, backup: of.backup });
+        Ok(self.present.iter().filter_map(endpoint).collect())
+    }
+
+    /// Lets each connection have a subflow for every path; a larger limit stays.
+    fn raise_limits(&mut self, paths: usize) -> Result<(), CommandError> {
+        let Some(socket) = self.socket() else { return Ok(()) };
+        let (limits, needed) = (socket.limits()?, (paths as u32).min(MAX_SUBFLOWS));
+        if limits.subflows >= needed {
+            return Ok(());
+        }
+        socket.set_limits(Limits { subflows: needed, ..limits })
+    }
+
+    fn carry_out(&mut self, command: EndpointCommand) -> Result<(), CommandError> {
+        let others = self.present.clone();
+        let Some(socket) = self.socket() else { return Ok(()) };
+        match command {
+            EndpointCommand::Add { id, address, if_index, backup } => {
+                let endpoint = endpoints::Endpoint::subflow(address);
+                socket.add(&endpoints::Endpoint { id: Some(id), if_index, backup, ..endpoint })
+            }
+            EndpointCommand::SetBackup { address, backup } => {
+                // The kernel sets both flags at once: that of another program stays.
+                let fullmesh = others.iter().any(|endpoint| endpoint.address == address && endpoint.fullmesh);
+                socket.set_flags(address, backup, fullmesh)
+            }
+            EndpointCommand::Remove { id } => socket.remove(id),
+        }
+    }
+}
+
+impl Driver {
+    /// Passes the kernel's endpoints to the engine, and names those of others.
+    pub(super) fn check_endpoints(&mut self) {
+        if self.config.paths.is_empty() || self.config.service.endpoints == EndpointPolicy::Off {
+            return;
+        }
+        let is_kernel = self.path_manager == Some(PathManager::Kernel);
+        if !is_kernel {
+            self.handle(actuator::Event::Endpoints(None).into());
+        }
+        let paths = self.config.paths.len();
+        let listed = match is_kernel {
+            true => self.endpoints.raise_limits(paths).and_then(|()| self.endpoints.list()),
+            false => self.endpoints.list(),
+        };
+        match listed {
+            Ok(list) => {
+                self.name_others(&list, is_kernel);
+                if is_kernel {
+                    self.handle(actuator::Event::Endpoints(Some(list)).into());
+                }
+            }
+            Err(fault) => self.endpoint_fault(fault.to_string()),
+        }
+    }
+
+    /// Carries out a command, and passes the endpoints after it to the engine. After a failure the next check does that.
+    pub(super) fn carry_out_endpoint(&mut self, command: EndpointCommand) -> Option<CommandError> {
+        match self.endpoints.carry_out(command).and_then(|()| self.endpoints.list()) {
+            Ok(list) => {
+                self.handle(actuator::Event::Endpoints(Some(list)).into());
+                None
+            }
+            Err(fault) => {
+                self.endpoint_fault(fault.to_string());
+                Some(fault)
+            }
+        }
+    }
+
+    fn endpoint_fault(&mut self, fault: String) {
+        if self.endpoints.fault.as_ref() != Some(&fault) {
+            self.note_to_user(&fault);
+            self.endpoints.fault = Some(fault);
+        }
+    }
+
+    /// Names each endpoint of another program once.
+    fn name_others(&mut self, list: &[Endpoint], is_kernel: bool) {
+        let own = FIRST_ENDPOINT_ID..FIRST_ENDPOINT_ID + MAX_PATHS as u8;
+        for endpoint in list.iter().filter(|endpoint| !own.contains(&endpoint.id.0)) {
+            let key = (endpoint.id.0, endpoint.address);
+            if self.endpoints.named.len() >= MAX_NAMED || !self.endpoints.named.insert(key) {
+                continue;
+            }
+            let Endpoint { id: AddressId(id), address, .. } = endpoint;
+            let path = self.path_with(*address);
+            let effect = match (is_kernel, path, self.config.service.endpoints) {
+                (false, ..) => "it has no effect on connections that this agent manages".to_owned(),
+                (true, None, _) => "it is of no path of this agent, and stays as it is".to_owned(),
+                (true, Some(path), EndpointPolicy::Adopt) => {
+                    format!("this agent sets its backup flag as path {path} needs it, and does not remove it")
+                }
+                (true, Some(path), _) => format!("it stays as it is, and this agent does not steer path {path}"),
+            };
+            self.note_to_user(&format!(
+                "another program (NetworkManager, mptcpd or `ip mptcp`) has set the MPTCP endpoint {id} with address {address}: \
+                 {effect}"
+            ));
+        }
+    }
+
+    fn path_with(&self, address: IpAddr) -> Option<String> {
+        let view = self.engine.views().find(|view| self.interfaces.configured(view.id) == Some(address));
+        view.map(|view| format!("{:?}", view.name))
+    }
+
+    /// The path with a local address.
+    pub(super) fn path_of(&self, local: IpAddr) -> Option<PathId> {
+        self.engine.views().map(|view| view.id).find(|path| self.interfaces.configured(*path) == Some(local))
+    }
+}
