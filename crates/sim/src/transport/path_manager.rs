@@ -63,7 +63,9 @@ impl KernelPathManager {
             let local = |subflow: &SubflowInfo| SocketAddr::new(vehicle_address(path), subflow.port);
             let destroy = |subflow: SubflowInfo| (token, local(&subflow), subflow.transport.peer);
             let destroy = of_path.map(destroy);
-            return destroy.map(|(token, local, remote)| Command::DestroySubflow { token, local, remote, lost: false }).collect();
+            return destroy
+                .map(|(token, local, remote)| Command::DestroySubflow { token, local, remote, lost: false })
+                .collect();
         }
         self.endpoints.push(path);
         if of_path.peek().is_some() { Vec::new() } else { vec![self.create(token, path)] }
