@@ -39,6 +39,9 @@ const LOSS_SHARE: f64 = 0.02;
 /// `TCP_DELACK_MIN`): while bytes before it are missing nothing is read, and a single segment
 /// is acknowledged only then or with the next.
 const DELAYED_ACK_MS: f64 = 40.0;
+/// While fewer acknowledgements in a row came at once, the next one may be delayed. Linux acknowledges the first segments of a
+/// subflow at once, later every second one if they are shorter than an earlier one (`tcp_measure_rcv_mss`).
+const PROMPT_ACKS: u32 = 32;
 /// The sampling interval: bytes may have been sent just after the last sample.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 /// A bulk sender has its congestion window full, or more than the initial window (RFC 6928)
@@ -112,6 +115,8 @@ pub(super) struct Flow {
     usual: Spread,
     /// When segments were sent, and their number until then.
     sent: VecDeque<(Instant, u32)>,
+    /// Acknowledgements in a row that came at once, up to [`PROMPT_ACKS`].
+    prompt: u32,
     /// Since when the first unacknowledged byte has been waiting at least.
     waiting_since: Option<Instant>,
     /// Whether something was delivered since it began to carry.
@@ -174,6 +179,7 @@ impl Flow {
             recent: None,
             usual: Spread::default(),
             sent: VecDeque::new(),
+            prompt: 0,
             waiting_since: None,
             has_delivered: false,
             losses: 0.0,
@@ -213,10 +219,12 @@ impl Flow {
         }
         self.follow_rate(now, before, &last, transport);
         // Bytes may have been sent just after the last sample.
-        self.follow_sent((now - SAMPLE_INTERVAL).max(before), &last, transport);
+        let last_sent = self.follow_sent((now - SAMPLE_INTERVAL).max(before), &last, transport);
         if delivered > 0 {
             let least_ms = transport.min_rtt.map_or(0.0, ms);
-            self.on_rtt(now, rtt_ms(&last, transport, delivered).max(least_ms));
+            // The kernel measures the first one, that waited for the last one.
+            let proven_ms = last_sent.map_or(f64::INFINITY, |sent| ms(before.since(sent + SAMPLE_INTERVAL)));
+            self.on_rtt(now, rtt_ms(&last, transport, delivered).min(proven_ms).max(least_ms));
         }
         self.has_delivered = !transport.backup && (self.has_delivered || delivered > 0);
         delivered > 0
@@ -256,7 +264,8 @@ impl Flow {
         self.is_bulk = self.full > BULK_SHARES[usize::from(self.is_bulk)];
     }
 
-    fn follow_sent(&mut self, earliest: Instant, last: &Transport, transport: &Transport) {
+    /// Returns when the last of several segments was sent that one acknowledgement covers.
+    fn follow_sent(&mut self, earliest: Instant, last: &Transport, transport: &Transport) -> Option<Instant> {
         let is_moving = transport.bytes_acked != last.bytes_acked;
         self.waiting_since = match self.waiting_since {
             _ if transport.unacked == 0 => None,
@@ -269,9 +278,19 @@ impl Flow {
             self.sent.push_back((earliest, sent));
         }
         let is_delivered = |sent: u32| transport.delivered.wrapping_sub(sent) as i32 >= 0;
+        let (mut acked, mut last_sent) = (0, None);
         while self.sent.front().is_some_and(|(_, sent)| transport.unacked == 0 || is_delivered(*sent)) {
-            self.sent.pop_front();
+            last_sent = self.sent.pop_front().map(|(at, _)| at);
+            acked += 1;
         }
+        // That of a gap that was filled covers more.
+        let is_regular = last.sacked == 0 && transport.retransmitted == last.retransmitted;
+        self.prompt = match acked {
+            1 => (self.prompt + 1).min(PROMPT_ACKS),
+            2.. if is_regular => 0,
+            _ => self.prompt,
+        };
+        last_sent.filter(|_| acked > 1 && is_regular)
     }
 
     fn on_rtt(&mut self, now: Instant, rtt_ms: f64) {
@@ -307,10 +326,17 @@ impl Flow {
         self.is_bulk
     }
 
-    /// Age of the oldest unacknowledged byte at most, in ms.
-    fn age_ms(&self, now: Instant) -> f64 {
-        let sent = self.sent.front().map(|(at, _)| *at);
-        [sent, self.waiting_since].into_iter().flatten().min().map_or(0.0, |at| ms(now.since(at)))
+    /// Age of the oldest byte that should have been acknowledged, at most, in ms. A delayed acknowledgement is awaited only
+    /// over a path so long that no other could deliver in time after it: else the message counts.
+    fn age_ms(&self, now: Instant, late_ms: f64) -> f64 {
+        let sent = |place: usize| self.sent.get(place).map(|(at, _)| *at);
+        let age_ms = |at: Option<Instant>| at.map_or(0.0, |at| ms(now.since(at)));
+        let oldest_ms = age_ms([sent(0), self.waiting_since].into_iter().flatten().min());
+        let can_rescue = RESCUE * late_ms - self.least() > NOTICE_MS;
+        if can_rescue || self.prompt >= PROMPT_ACKS || !self.has_delivered {
+            return oldest_ms;
+        }
+        age_ms(sent(1)).max(oldest_ms - DELAYED_ACK_MS)
     }
 
     /// Less is delivered than is usually offered, while more waits.
@@ -341,7 +367,7 @@ impl Flow {
         let exceeds = |sign, figure, limit| (figure > limit).then_some(Evidence { sign, figure, limit });
         let recent = self.recent.unwrap_or_default();
         let is_first = !self.has_delivered && !self.last.backup;
-        let by_age = || exceeds(Sign::Age, self.age_ms(now), self.age_limit_ms(late_ms));
+        let by_age = || exceeds(Sign::Age, self.age_ms(now, late_ms), self.age_limit_ms(late_ms));
         if self.is_bulk || self.is_full {
             return self.shortfall().or_else(|| by_age().filter(|_| is_first));
         }
