@@ -3,6 +3,7 @@
 
 use alloc::collections::VecDeque;
 
+use super::averages::{Offered, Spread, ms, share};
 use crate::path::Transport;
 use crate::time::{Duration, Instant};
 
@@ -42,6 +43,8 @@ const DELAYED_ACK_MS: f64 = 40.0;
 /// While fewer acknowledgements in a row came at once, the next one may be delayed. Linux acknowledges the first segments of a
 /// subflow at once, later every second one if they are shorter than an earlier one (`tcp_measure_rcv_mss`).
 const PROMPT_ACKS: u32 = 32;
+/// Least RTT of a path on which a delayed acknowledgement is expected, in ms: roadside units have less, cellular networks more.
+const LONG_MS: f64 = 30.0;
 /// The sampling interval: bytes may have been sent just after the last sample.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 /// A bulk sender has its congestion window full, or more than the initial window (RFC 6928)
@@ -49,9 +52,6 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 const BULK_SHARES: [f64; 2] = [0.5, 0.1];
 const INITIAL_WINDOW: u32 = 10;
 const BULK_S: f64 = 0.2;
-/// Time constant of the offered rate, and the time after which it is known.
-const OFFERED_S: f64 = 5.0;
-const MIN_OFFERED_S: f64 = 1.0;
 /// For so long more must wait than the path takes while it delivers less than this share of what is offered.
 const STARVED: Duration = Duration::from_millis(200);
 const STARVED_SHARE: f64 = 0.9;
@@ -79,24 +79,6 @@ pub(super) struct Evidence {
     pub(super) sign: Sign,
     pub(super) figure: f64,
     pub(super) limit: f64,
-}
-
-/// Mean and mean deviation, in ms.
-#[derive(Clone, Copy, Debug, Default)]
-struct Spread {
-    mean: f64,
-    deviation: f64,
-}
-
-impl Spread {
-    fn follow(&mut self, value: f64, share: f64) {
-        self.deviation += share * (libm::fabs(value - self.mean) - self.deviation);
-        self.mean += share * (value - self.mean);
-    }
-
-    fn end(self, deviations: f64) -> f64 {
-        self.mean + deviations * self.deviation
-    }
 }
 
 /// One subflow.
@@ -135,35 +117,6 @@ pub(super) struct Flow {
     full_since: Option<(Instant, u64)>,
     /// Rate in the last such span, in bit/s.
     starved_bit_s: Option<f64>,
-}
-
-/// What the sender usually offers: the rate delivered while nothing waits, in bit/s.
-#[derive(Clone, Copy, Debug, Default)]
-struct Offered {
-    bits: f64,
-    seconds: f64,
-}
-
-impl Offered {
-    fn follow(&mut self, elapsed: Duration, bits: f64) {
-        let kept = 1.0 - share(elapsed, OFFERED_S);
-        self.bits = self.bits * kept + bits;
-        self.seconds = self.seconds * kept + elapsed.as_secs_f64();
-    }
-
-    /// `None` while too little is known.
-    fn bit_s(self) -> Option<f64> {
-        (self.seconds >= MIN_OFFERED_S).then(|| self.bits / self.seconds)
-    }
-}
-
-/// Share of a sample after `elapsed` for a time constant.
-fn share(elapsed: Duration, constant_s: f64) -> f64 {
-    1.0 - libm::exp(-elapsed.as_secs_f64() / constant_s)
-}
-
-fn ms(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e3
 }
 
 impl Flow {
@@ -223,6 +176,7 @@ impl Flow {
         if delivered > 0 {
             let least_ms = transport.min_rtt.map_or(0.0, ms);
             // The kernel measures the first one, that waited for the last one.
+            let last_sent = last_sent.filter(|_| self.may_be_delayed());
             let proven_ms = last_sent.map_or(f64::INFINITY, |sent| ms(before.since(sent + SAMPLE_INTERVAL)));
             self.on_rtt(now, rtt_ms(&last, transport, delivered).min(proven_ms).max(least_ms));
         }
@@ -326,17 +280,21 @@ impl Flow {
         self.is_bulk
     }
 
-    /// Age of the oldest byte that should have been acknowledged, at most, in ms. A delayed acknowledgement is awaited only
-    /// over a path so long that no other could deliver in time after it: else the message counts.
-    fn age_ms(&self, now: Instant, late_ms: f64) -> f64 {
+    /// Whether the next acknowledgement may be delayed. Over a short path the time to wait for it would be most of the time that a
+    /// message has; there a delay becomes usual.
+    fn may_be_delayed(&self) -> bool {
+        self.least() >= LONG_MS && self.prompt < PROMPT_ACKS && self.has_delivered
+    }
+
+    /// Age of the oldest byte that should have been acknowledged, at most, in ms.
+    fn age_ms(&self, now: Instant) -> f64 {
         let sent = |place: usize| self.sent.get(place).map(|(at, _)| *at);
         let age_ms = |at: Option<Instant>| at.map_or(0.0, |at| ms(now.since(at)));
         let oldest_ms = age_ms([sent(0), self.waiting_since].into_iter().flatten().min());
-        let can_rescue = RESCUE * late_ms - self.least() > NOTICE_MS;
-        if can_rescue || self.prompt >= PROMPT_ACKS || !self.has_delivered {
-            return oldest_ms;
+        match self.may_be_delayed() {
+            true => age_ms(sent(1)).max(oldest_ms - DELAYED_ACK_MS),
+            false => oldest_ms,
         }
-        age_ms(sent(1)).max(oldest_ms - DELAYED_ACK_MS)
     }
 
     /// Less is delivered than is usually offered, while more waits.
@@ -367,7 +325,7 @@ impl Flow {
         let exceeds = |sign, figure, limit| (figure > limit).then_some(Evidence { sign, figure, limit });
         let recent = self.recent.unwrap_or_default();
         let is_first = !self.has_delivered && !self.last.backup;
-        let by_age = || exceeds(Sign::Age, self.age_ms(now, late_ms), self.age_limit_ms(late_ms));
+        let by_age = || exceeds(Sign::Age, self.age_ms(now), self.age_limit_ms(late_ms));
         if self.is_bulk || self.is_full {
             return self.shortfall().or_else(|| by_age().filter(|_| is_first));
         }
