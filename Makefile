@@ -48,7 +48,7 @@ say = @printf '\n\033[1m== %s\033[0m\n' '$(1)'
 export CARGO_TERM_COLOR ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build lab demo test lint e2e e2e-openflow e2e-gre e2e-deb e2e-guides e2e-container deb deb-arm64 wheel hardship results nota szilagyi torrinhas roadside tunnel conformance conformance-simulated conformance-check deadlines bpf bench clean tools tshark
+.PHONY: help build lab demo test lint e2e e2e-openflow e2e-gre e2e-deb e2e-guides e2e-container deb deb-arm64 wheel hardship soak results nota szilagyi torrinhas roadside tunnel conformance conformance-simulated conformance-check deadlines bpf bench clean tools tshark
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -109,6 +109,10 @@ e2e-guides: build lab ## execute the commands of every guide and compare their o
 hardship: tools ## hardships on real namespaces, compared with the in-kernel path manager (docs/design/hardship.md; SEEDS=1..100; default: the short form)
 	$(call say,hardships)
 	cargo test --release --locked -p crosslane --test hardship -- --out $(CURDIR)/runs/hardship $(if $(filter file,$(origin SEEDS)),,--seeds $(SEEDS))
+
+soak: ## an agent whose links and connections come and go for an hour: neither memory nor descriptors grow (MINUTES=60)
+	$(call say,soaking for $(or $(MINUTES),60) minutes)
+	MINUTES=$(or $(MINUTES),60) cargo test --release --locked -p crosslane --test soak -- --nocapture
 
 results: build lab ## measure every strategy in every scenario, 10 seeds each, into docs/results/results.md (over an hour)
 	@set -e; for name in $(SCENARIOS); do $(MAKE) --no-print-directory runs/results/$$name; done
