@@ -364,7 +364,7 @@ mod tests {
         let times = (1..20).filter(|second| check(&mut kernel, second * 1000, &both) == repeat).count();
         assert_eq!(times, 10, "address 9 is of no path");
         assert_eq!(check(&mut kernel, 20_000, &[]), []);
-        assert_eq!(check(&mut kernel, 21_000, &both), repeat, "after a check without one it counts anew");
+        assert_eq!(check(&mut kernel, 21_000, &both), repeat, "after a check without one it counts from zero");
     }
 
     #[test]
