@@ -20,8 +20,8 @@ use crosslane::testbed::emulator::Emulator;
 use crosslane::testbed::{Testbed, vehicle_address};
 use crosslane_core::rng::Rng;
 use program::agent::{Agent, command};
-use program::can_drive;
 use program::links::{self, exchange};
+use program::{can_drive, from_environment, quantiles};
 use socket2::Socket;
 use tempfile::TempDir;
 
@@ -58,7 +58,7 @@ const LONGEST_LIFE_MS: f64 = 400.0;
 const PERIOD: Duration = Duration::from_millis(20);
 
 fn times() -> usize {
-    std::env::var("TIMES").ok().and_then(|times| times.parse().ok()).unwrap_or(TIMES)
+    from_environment("TIMES", TIMES)
 }
 
 struct World {
@@ -165,13 +165,6 @@ fn port(client: &Socket) -> u16 {
     client.local_addr().unwrap().as_socket().unwrap().port()
 }
 
-/// Median, 99th percentile and maximum, in ms.
-fn summary(mut times: Vec<Duration>) -> String {
-    times.sort();
-    let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize].as_secs_f64() * 1e3;
-    format!("median {:.0} ms, p99 {:.0} ms, maximum {:.0} ms of {}", at(0.5), at(0.99), at(1.0), times.len())
-}
-
 #[test]
 fn an_agent_that_is_killed_at_any_moment_costs_no_connection_and_the_next_one_manages() {
     if !can_drive() {
@@ -214,8 +207,7 @@ impl Drop for StopOnDrop<'_> {
 
 /// Kills agents; the connections that began meanwhile.
 fn kill_often(world: &World, bulk: &[u16]) -> Vec<(Socket, Socket)> {
-    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    let mut rng = Rng::new(seed, "kills");
+    let mut rng = Rng::new(from_environment("SEED", 1), "kills");
     let mut kept: Vec<(Socket, Socket)> = Vec::new();
     let (mut ready, mut manages) = (Vec::new(), Vec::new());
     for _ in 0..times() {
@@ -241,7 +233,7 @@ fn kill_often(world: &World, bulk: &[u16]) -> Vec<(Socket, Socket)> {
         let twice = all.iter().chain(bulk).find(|port| found[port].iter().any(|count| *count > 1));
         assert_eq!(twice.map(|port| found[port]), None, "a subflow exists twice");
     }
-    eprintln!("ready: {}", summary(ready));
-    eprintln!("a new connection has its second subflow: {}", summary(manages));
+    eprintln!("ready: {}", quantiles(ready));
+    eprintln!("a new connection has its second subflow: {}", quantiles(manages));
     kept
 }

@@ -20,44 +20,20 @@ use crosslane_core::strategy::threshold;
 use crosslane_core::time;
 use program::agent::Agent;
 use program::links::two_links;
-use program::{busy, can_drive, crosslane};
+use program::{SCENARIO, busy, can_drive, crosslane};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A car that leaves the coverage of a roadside unit: the path is entered and left twice.
-const SCENARIO: &str = r#"name = "leaving"
-duration_s = 6
-[map]
-x_m = [0, 1200]
-y_m = [-10, 10]
-[vehicle]
-route = { from_m = [100, 4], to_m = [1100, 4], speed_kmh = 300 }
-[[radio]]
-name = "its-g5"
-rat = "80211p"
-rate_mbit_s = 6
-path_loss = "cheng"
-[[roadside_unit]]
-name = "rsu1"
-radio = "its-g5"
-position_m = [0, 0]
-[[cellular]]
-name = "lte"
-rat = "lte"
-delay_ms = 25
-rate_mbit_s = 20
-[traffic]
-kind = "messages"
-size_bytes = 500
-every_ms = 20
-"#;
 const NAMES: [&str; 2] = ["its-g5", "lte"];
 /// Longest time after the drive until the agent's file has its decisions.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Simulates the drive; its folder.
+/// Simulates a car that leaves the coverage of a roadside unit: the path is entered and left twice. The folder of the run.
 fn simulate(workdir: &Path) -> PathBuf {
-    fs::write(workdir.join("s.toml"), SCENARIO).unwrap();
+    let route = "from_m = [100, 4], to_m = [1100, 4], speed_kmh = 300";
+    let scenario = SCENARIO.replace("duration_s = 4", "duration_s = 6").replace("[0, 200]", "[0, 1200]");
+    let scenario = scenario.replace("from_m = [40, 4], to_m = [100, 4], speed_kmh = 50", route);
+    fs::write(workdir.join("s.toml"), scenario).unwrap();
     let arguments =
         ["simulate", "s.toml", "--strategy", "threshold", "--seed", "1", "--records", "all", "--out", "out"];
     let output = crosslane(workdir, &arguments);
