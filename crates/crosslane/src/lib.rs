@@ -22,6 +22,7 @@ pub mod http;
 pub mod import;
 mod interrupt;
 mod keygen;
+mod memory;
 pub mod mptcp;
 pub mod netlink;
 pub mod observe;

@@ -20,6 +20,7 @@ use crate::path::{Rat, Sample, SampleKind, Transport};
 use crate::time::{Duration, Instant};
 use flow::{Evidence, Flow, Sign};
 
+mod averages;
 mod flow;
 
 /// Leaving within this time after a return counts as a short return.

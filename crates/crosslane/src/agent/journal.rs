@@ -11,9 +11,9 @@ use crosslane_core::tunnel::Mode;
 use serde_json::{Value, json};
 
 use super::config::{Config, Log};
-use super::memory::resident_mb;
 use crate::clock::Clock;
 use crate::control::status::{Status, path_name};
+use crate::memory::resident_mb;
 use crate::netlink::CommandError;
 use crate::run_folder::events;
 use crate::tunnel::endpoint::{Change, Counts};

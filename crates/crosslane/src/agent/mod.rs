@@ -21,6 +21,7 @@ use crate::clock::{Clock, monotonic_ns};
 use crate::control::server::Server;
 use crate::error::{Error, Result};
 use crate::http::HttpServer;
+use crate::memory;
 use crate::netlink::links::{self, Notice};
 use crate::netlink::{PathManager, Stream, path_manager};
 use crate::observe::{self, Observation, Observed, Observer};
@@ -37,7 +38,6 @@ pub(crate) mod journal;
 mod kernel_endpoints;
 pub mod later;
 pub mod machine;
-mod memory;
 mod network_faults;
 pub mod own_cams;
 mod parts;
@@ -79,9 +79,9 @@ use volumes::Volumes;
 const OUTPUTS_IN_A_ROW: usize = 32;
 /// Triggers in a row before the runtime checks for signals.
 const TRIGGERS_IN_A_ROW: u32 = 16;
-/// How often code that was used once is unmapped, first after the start. What is used again is
-/// mapped again within microseconds.
-const UNMAP_PERIOD: Duration = Duration::from_secs(10);
+/// How often memory is returned to the kernel, first after the start: the free part of the heap, and code that was used
+/// once. What is used again is mapped again within microseconds.
+const GIVE_BACK_PERIOD: Duration = Duration::from_secs(10);
 
 /// Runs the agent until SIGINT or SIGTERM.
 ///
@@ -100,14 +100,17 @@ pub fn run(file: &Path) -> Result<()> {
         let mut driver = Driver::new(config, Some(file.into()))?;
         driver.hangup = Some(signal(SignalKind::hangup()).map_err(waiting)?);
         ready::notify(ready::READY);
-        let mut unmap = tokio::time::interval(UNMAP_PERIOD);
+        let mut give_back = tokio::time::interval(GIVE_BACK_PERIOD);
         driver
             .run(async {
                 loop {
                     tokio::select! {
                         _ = terminate.recv() => break,
                         _ = interrupt.recv() => break,
-                        _ = unmap.tick() => memory::unmap_code(),
+                        _ = give_back.tick() => {
+                            memory::trim_heap();
+                            memory::unmap_code();
+                        }
                     }
                 }
             })

@@ -1,5 +1,6 @@
 //! What the agent reports of itself: status, connections, explanations.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use crosslane_core::agent::{Change, Changed, MAX_PATHS, PathView};
@@ -45,7 +46,7 @@ impl Driver {
             mode: self.mode,
             preferred,
             connections: self.engine.connection_count(),
-            paths: self.path_reports(),
+            paths: self.path_reports(&bytes),
             tunnel: self.tunnel.as_ref().map(|tunnel| TunnelSummary::from(&tunnel.status())),
             units: self.roadside.as_ref().map(|roadside| roadside.status(now, &bytes)).unwrap_or_default(),
             problems: self.problems(),
@@ -67,9 +68,10 @@ impl Driver {
     /// There is neither a path nor a connection of this name.
     pub(super) fn explain(&mut self, what: &str) -> Result<Explanation> {
         let now = self.clock.now();
+        let bytes = self.counters.bytes();
         let id = self.engine.views().find(|view| view.name == what).map(|view| view.id);
         if let Some(id) = id
-            && let Some(status) = self.path_reports().into_iter().find(|path| path.path == what)
+            && let Some(status) = self.path_reports(&bytes).into_iter().find(|path| path.path == what)
         {
             let (r#for, against): (Vec<_>, Vec<_>) =
                 self.engine.arguments(id).into_iter().partition(|argument| argument.is_for);
@@ -119,8 +121,8 @@ impl Driver {
         self.engine.paths().map(|(name, _, _)| name).collect()
     }
 
-    fn path_reports(&mut self) -> Vec<PathReport> {
-        let (now, bytes, faults) = (self.clock.now(), self.counters.bytes(), self.network_faults());
+    fn path_reports(&self, bytes: &BTreeMap<String, [u64; 2]>) -> Vec<PathReport> {
+        let (now, faults) = (self.clock.now(), self.network_faults());
         let connections = self.connections_of_paths();
         let report = |view: PathView| {
             let interface = self.interfaces.name(view.id);

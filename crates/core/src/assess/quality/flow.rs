@@ -3,6 +3,7 @@
 
 use alloc::collections::VecDeque;
 
+use super::averages::{Offered, Spread, ms, share};
 use crate::path::Transport;
 use crate::time::{Duration, Instant};
 
@@ -39,6 +40,11 @@ const LOSS_SHARE: f64 = 0.02;
 /// `TCP_DELACK_MIN`): while bytes before it are missing nothing is read, and a single segment
 /// is acknowledged only then or with the next.
 const DELAYED_ACK_MS: f64 = 40.0;
+/// While fewer acknowledgements in a row came at once, the next one may be delayed. Linux acknowledges the first segments of a
+/// subflow at once, later every second one if they are shorter than an earlier one (`tcp_measure_rcv_mss`).
+const PROMPT_ACKS: u32 = 32;
+/// Least RTT of a path on which a delayed acknowledgement is expected, in ms: roadside units have less, cellular networks more.
+const LONG_MS: f64 = 30.0;
 /// The sampling interval: bytes may have been sent just after the last sample.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 /// A bulk sender has its congestion window full, or more than the initial window (RFC 6928)
@@ -46,9 +52,6 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 const BULK_SHARES: [f64; 2] = [0.5, 0.1];
 const INITIAL_WINDOW: u32 = 10;
 const BULK_S: f64 = 0.2;
-/// Time constant of the offered rate, and the time after which it is known.
-const OFFERED_S: f64 = 5.0;
-const MIN_OFFERED_S: f64 = 1.0;
 /// For so long more must wait than the path takes while it delivers less than this share of what is offered.
 const STARVED: Duration = Duration::from_millis(200);
 const STARVED_SHARE: f64 = 0.9;
@@ -78,24 +81,6 @@ pub(super) struct Evidence {
     pub(super) limit: f64,
 }
 
-/// Mean and mean deviation, in ms.
-#[derive(Clone, Copy, Debug, Default)]
-struct Spread {
-    mean: f64,
-    deviation: f64,
-}
-
-impl Spread {
-    fn follow(&mut self, value: f64, share: f64) {
-        self.deviation += share * (libm::fabs(value - self.mean) - self.deviation);
-        self.mean += share * (value - self.mean);
-    }
-
-    fn end(self, deviations: f64) -> f64 {
-        self.mean + deviations * self.deviation
-    }
-}
-
 /// One subflow.
 #[derive(Clone, Debug)]
 pub(super) struct Flow {
@@ -112,6 +97,8 @@ pub(super) struct Flow {
     usual: Spread,
     /// When segments were sent, and their number until then.
     sent: VecDeque<(Instant, u32)>,
+    /// Acknowledgements in a row that came at once, up to [`PROMPT_ACKS`].
+    prompt: u32,
     /// Since when the first unacknowledged byte has been waiting at least.
     waiting_since: Option<Instant>,
     /// Whether something was delivered since it began to carry.
@@ -132,35 +119,6 @@ pub(super) struct Flow {
     starved_bit_s: Option<f64>,
 }
 
-/// What the sender usually offers: the rate delivered while nothing waits, in bit/s.
-#[derive(Clone, Copy, Debug, Default)]
-struct Offered {
-    bits: f64,
-    seconds: f64,
-}
-
-impl Offered {
-    fn follow(&mut self, elapsed: Duration, bits: f64) {
-        let kept = 1.0 - share(elapsed, OFFERED_S);
-        self.bits = self.bits * kept + bits;
-        self.seconds = self.seconds * kept + elapsed.as_secs_f64();
-    }
-
-    /// `None` while too little is known.
-    fn bit_s(self) -> Option<f64> {
-        (self.seconds >= MIN_OFFERED_S).then(|| self.bits / self.seconds)
-    }
-}
-
-/// Share of a sample after `elapsed` for a time constant.
-fn share(elapsed: Duration, constant_s: f64) -> f64 {
-    1.0 - libm::exp(-elapsed.as_secs_f64() / constant_s)
-}
-
-fn ms(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e3
-}
-
 impl Flow {
     /// A subflow; it is a bulk sender's until the opposite shows, if `is_bulk`.
     pub(super) fn new(now: Instant, transport: &Transport, is_bulk: bool) -> Flow {
@@ -174,6 +132,7 @@ impl Flow {
             recent: None,
             usual: Spread::default(),
             sent: VecDeque::new(),
+            prompt: 0,
             waiting_since: None,
             has_delivered: false,
             losses: 0.0,
@@ -213,10 +172,13 @@ impl Flow {
         }
         self.follow_rate(now, before, &last, transport);
         // Bytes may have been sent just after the last sample.
-        self.follow_sent((now - SAMPLE_INTERVAL).max(before), &last, transport);
+        let last_sent = self.follow_sent((now - SAMPLE_INTERVAL).max(before), &last, transport);
         if delivered > 0 {
             let least_ms = transport.min_rtt.map_or(0.0, ms);
-            self.on_rtt(now, rtt_ms(&last, transport, delivered).max(least_ms));
+            // The kernel measures the first one, that waited for the last one.
+            let last_sent = last_sent.filter(|_| self.may_be_delayed());
+            let proven_ms = last_sent.map_or(f64::INFINITY, |sent| ms(before.since(sent + SAMPLE_INTERVAL)));
+            self.on_rtt(now, rtt_ms(&last, transport, delivered).min(proven_ms).max(least_ms));
         }
         self.has_delivered = !transport.backup && (self.has_delivered || delivered > 0);
         delivered > 0
@@ -256,7 +218,8 @@ impl Flow {
         self.is_bulk = self.full > BULK_SHARES[usize::from(self.is_bulk)];
     }
 
-    fn follow_sent(&mut self, earliest: Instant, last: &Transport, transport: &Transport) {
+    /// Returns when the last of several segments was sent that one acknowledgement covers.
+    fn follow_sent(&mut self, earliest: Instant, last: &Transport, transport: &Transport) -> Option<Instant> {
         let is_moving = transport.bytes_acked != last.bytes_acked;
         self.waiting_since = match self.waiting_since {
             _ if transport.unacked == 0 => None,
@@ -269,9 +232,19 @@ impl Flow {
             self.sent.push_back((earliest, sent));
         }
         let is_delivered = |sent: u32| transport.delivered.wrapping_sub(sent) as i32 >= 0;
+        let (mut acked, mut last_sent) = (0, None);
         while self.sent.front().is_some_and(|(_, sent)| transport.unacked == 0 || is_delivered(*sent)) {
-            self.sent.pop_front();
+            last_sent = self.sent.pop_front().map(|(at, _)| at);
+            acked += 1;
         }
+        // That of a gap that was filled covers more.
+        let is_regular = last.sacked == 0 && transport.retransmitted == last.retransmitted;
+        self.prompt = match acked {
+            1 => (self.prompt + 1).min(PROMPT_ACKS),
+            2.. if is_regular => 0,
+            _ => self.prompt,
+        };
+        last_sent.filter(|_| acked > 1 && is_regular)
     }
 
     fn on_rtt(&mut self, now: Instant, rtt_ms: f64) {
@@ -307,10 +280,21 @@ impl Flow {
         self.is_bulk
     }
 
-    /// Age of the oldest unacknowledged byte at most, in ms.
+    /// Whether the next acknowledgement may be delayed. Over a short path the time to wait for it would be most of the time that a
+    /// message has; there a delay becomes usual.
+    fn may_be_delayed(&self) -> bool {
+        self.least() >= LONG_MS && self.prompt < PROMPT_ACKS && self.has_delivered
+    }
+
+    /// Age of the oldest byte that should have been acknowledged, at most, in ms.
     fn age_ms(&self, now: Instant) -> f64 {
-        let sent = self.sent.front().map(|(at, _)| *at);
-        [sent, self.waiting_since].into_iter().flatten().min().map_or(0.0, |at| ms(now.since(at)))
+        let sent = |place: usize| self.sent.get(place).map(|(at, _)| *at);
+        let age_ms = |at: Option<Instant>| at.map_or(0.0, |at| ms(now.since(at)));
+        let oldest_ms = age_ms([sent(0), self.waiting_since].into_iter().flatten().min());
+        match self.may_be_delayed() {
+            true => age_ms(sent(1)).max(oldest_ms - DELAYED_ACK_MS),
+            false => oldest_ms,
+        }
     }
 
     /// Less is delivered than is usually offered, while more waits.

@@ -46,6 +46,23 @@ impl Drive {
         }
     }
 
+    /// The same, but each second one is acknowledged, with the one before it.
+    fn pairs(&mut self, ms: u64, rtt_ms: u64) {
+        let (began, first) = (self.now, self.sent);
+        for step in 0..ms / 10 {
+            let acked = 2 * ((step * 10 + 20).saturating_sub(rtt_ms) / 40) as u32;
+            self.sent = first + 1 + step as u32 / 2;
+            let newly = (first + acked).saturating_sub(self.transport.delivered);
+            if newly > 0 {
+                self.transport.bytes_acked += u64::from(newly) * 1000;
+                self.transport.delivered += newly;
+                self.transport.rtt = (self.transport.rtt * 7 + Duration::from_millis(rtt_ms + 20)) / 8;
+            }
+            self.step(self.sent - self.transport.delivered);
+        }
+        assert_eq!(self.now.since(began).as_secs_f64() * 1e3, ms as f64);
+    }
+
     fn step(&mut self, unacked: u32) {
         self.now = self.now + Duration::from_millis(10);
         self.transport.unacked = unacked;
@@ -203,6 +220,25 @@ fn the_first_acknowledgement_of_a_path_that_begins_to_carry_may_be_delayed() {
     drive.sent += 1;
     (0..9).for_each(|_| drive.step(1));
     assert_eq!(drive.is(), (Belief::Stalled, "quality.age"), "the second is due");
+}
+
+/// Linux does so for segments shorter than an earlier one (`tcp_measure_rcv_mss`).
+#[test]
+fn an_acknowledgement_of_two_segments_is_not_late_for_the_first() {
+    let drive = || {
+        let mut drive = Drive::new(Rat::Lte, 60);
+        drive.transport.rtt = Duration::from_millis(50);
+        drive.messages(400, 50);
+        drive.pairs(4000, 50);
+        assert_eq!(drive.is(), (Belief::Good, "quality.link-up"));
+        drive
+    };
+    let mut stalled = drive();
+    (0..8).for_each(|_| stalled.step(2));
+    assert_eq!(stalled.is(), (Belief::Stalled, "quality.age"));
+    let mut slow = drive();
+    slow.pairs(2000, 120);
+    assert_ne!(slow.is().0, Belief::Good);
 }
 
 #[test]

@@ -127,11 +127,11 @@ impl Joins {
     }
 
     /// Why joins over a path are rare; `None`: they are not.
-    pub fn fault(&self, now: Instant, path: PathId, name: &str, carries: bool) -> Option<Reason> {
+    pub fn fault(&self, now: Instant, path: PathId, name: &str, carries: impl FnOnce() -> bool) -> Option<Reason> {
         let blocked = self.pairs.iter().filter(|pair| pair.path == path && pair.is_blocked());
         let pair = blocked.max_by_key(|pair| pair.failures)?;
         let next_s = pair.pause.not_before.since(now).as_secs_f64();
-        let text = format!("{}; next attempt in {next_s:.0} s", pair.sentence(name, carries));
+        let text = format!("{}; next attempt in {next_s:.0} s", pair.sentence(name, carries()));
         let inputs = [("failures", f64::from(pair.failures)), ("next_s", next_s)].into();
         Some(Reason { rule: pair.rule(), text, inputs })
     }

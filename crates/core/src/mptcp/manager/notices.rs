@@ -32,7 +32,7 @@ impl Manager {
     pub fn network_faults(&self, now: Instant) -> Vec<(Option<PathId>, Reason)> {
         let of_path = |path: PathId| {
             let name = self.paths.name(path);
-            let joins = self.paths.joins.fault(now, path, &name, self.carries(path));
+            let joins = self.paths.joins.fault(now, path, &name, || self.carries(path));
             [joins, self.fallbacks.fault(path, &name)].into_iter().flatten().map(move |reason| (Some(path), reason))
         };
         let all = self.fallbacks.avoids().map(|reason| (None, reason));

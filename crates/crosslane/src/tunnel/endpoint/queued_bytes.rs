@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::memory::trim_heap;
+
 /// Maximum number of queued bytes, over all peers: 50 ms at 10 Gbit/s.
 pub(super) const MAX_QUEUED_BYTES: u64 = 64 << 20;
 
@@ -42,12 +44,7 @@ impl QueuedBytes {
         if before.saturating_sub(self.total()) < WORTH_TRIMMING_BYTES {
             return;
         }
-        // SAFETY: it has no preconditions, and frees no used memory: only small blocks, which the
-        // allocator otherwise keeps.
-        #[cfg(target_env = "gnu")]
-        unsafe {
-            libc::malloc_trim(0);
-        }
+        trim_heap();
     }
 }
 

@@ -1,0 +1,54 @@
+//! Averages that follow their samples and forget old ones.
+
+use crate::time::Duration;
+
+/// Time constant of the offered rate, and the time after which it is known.
+const OFFERED_S: f64 = 5.0;
+const MIN_OFFERED_S: f64 = 1.0;
+
+/// Mean and mean deviation, in ms.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Spread {
+    pub(super) mean: f64,
+    deviation: f64,
+}
+
+impl Spread {
+    pub(super) fn follow(&mut self, value: f64, share: f64) {
+        self.deviation += share * (libm::fabs(value - self.mean) - self.deviation);
+        self.mean += share * (value - self.mean);
+    }
+
+    pub(super) fn end(self, deviations: f64) -> f64 {
+        self.mean + deviations * self.deviation
+    }
+}
+
+/// What the sender usually offers: the rate delivered while nothing waits, in bit/s.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Offered {
+    bits: f64,
+    seconds: f64,
+}
+
+impl Offered {
+    pub(super) fn follow(&mut self, elapsed: Duration, bits: f64) {
+        let kept = 1.0 - share(elapsed, OFFERED_S);
+        self.bits = self.bits * kept + bits;
+        self.seconds = self.seconds * kept + elapsed.as_secs_f64();
+    }
+
+    /// `None` while too little is known.
+    pub(super) fn bit_s(self) -> Option<f64> {
+        (self.seconds >= MIN_OFFERED_S).then(|| self.bits / self.seconds)
+    }
+}
+
+/// Share of a sample after `elapsed` for a time constant.
+pub(super) fn share(elapsed: Duration, constant_s: f64) -> f64 {
+    1.0 - libm::exp(-elapsed.as_secs_f64() / constant_s)
+}
+
+pub(super) fn ms(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
