@@ -1,9 +1,9 @@
-//! Messages of roadside units: as UPER and as JSON of an on-board unit. Reports of gpsd.
+//! Messages of roadside units: as UPER, in a radio's frame and as JSON of an on-board unit. Reports of gpsd.
 
 use std::collections::BTreeMap;
 
-use crosslane::observe::gpsd;
 use crosslane::observe::vanetza::{self, Senders};
+use crosslane::observe::{gpsd, radiotap};
 use crosslane_core::path::{PathId, SampleKind};
 use crosslane_sim::radio::cam;
 
@@ -22,6 +22,9 @@ pub fn run(bytes: &[u8]) {
         let place = fix.state.position;
         assert!(place.is_none_or(|at| at.latitude_deg.abs() <= 90.0 && at.longitude_deg.abs() <= 180.0), "{fix:?}");
         assert!(fix.state.heading_deg.is_none_or(|heading| (0.0..=360.0).contains(&heading)), "{fix:?}");
+    }
+    if let Some(received) = radiotap::read(bytes) {
+        assert!((-120.0..=0.0).contains(&received.rssi_dbm), "{received:?}");
     }
     match cam::decode(bytes) {
         Ok(read) => {

@@ -210,6 +210,12 @@ impl Kernel {
                 let delay = 1 + self.random.below(80);
                 self.at(self.now_ms + delay, Later::Answer(token, local));
             }
+            Command::CancelJoin { local, .. } => {
+                let is_it = |flow: &&Flow| !flow.is_open && flow.subflow.local.ip() == local;
+                let flow = connection.flows.iter().find(is_it).ok_or(Refusal::UnknownSubflow)?.subflow;
+                connection.take(flow.local);
+                self.emit(Event::SubflowClosed { token, subflow: flow, error: 103 });
+            }
             Command::DestroySubflow { local, .. } => {
                 let flow = connection.take(local).ok_or(Refusal::UnknownSubflow)?;
                 connection.pairs.remove(&local.ip());

@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::expect_used))]
 
 pub mod agent;
+pub mod arrow_file;
 pub mod bugreport;
 pub mod catalog;
 pub mod check;

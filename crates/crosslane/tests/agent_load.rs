@@ -19,7 +19,7 @@ use crosslane::testbed::Testbed;
 use crosslane::testbed::emulator::Emulator;
 use program::agent::Agent;
 use program::links::{self, two_links};
-use program::{CROSSLANE, ProgramOutput, can_drive};
+use program::{CROSSLANE, ProgramOutput, can_drive, from_environment, quantiles};
 use socket2::Socket;
 
 const CONFIGURATION: &str = r#"
@@ -39,7 +39,7 @@ const TIMES: usize = 20;
 const SOON: Duration = Duration::from_secs(20);
 
 fn times() -> usize {
-    std::env::var("TIMES").ok().and_then(|times| times.parse().ok()).unwrap_or(TIMES)
+    from_environment("TIMES", TIMES)
 }
 
 struct World {
@@ -113,13 +113,6 @@ impl World {
     }
 }
 
-/// Median, 99th percentile and maximum, in ms.
-fn summary(mut times: Vec<Duration>) -> String {
-    times.sort();
-    let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize].as_secs_f64() * 1e3;
-    format!("median {:.3} ms, p99 {:.3} ms, maximum {:.3} ms of {}", at(0.5), at(0.99), at(1.0), times.len())
-}
-
 /// Printed: processor time of the loop for each request, with its other work meanwhile, which is printed too.
 #[test]
 fn a_thousand_connections_are_shown_quickly_and_no_request_holds_up_the_loop() {
@@ -133,7 +126,7 @@ fn a_thousand_connections_are_shown_quickly_and_no_request_holds_up_the_loop() {
     let middle = shown[CONNECTIONS / 2].token;
     let pause = Duration::from_millis(2);
     let own = (0..10 * times()).map(|_| world.loop_time_of(|| sleep(pause))).collect();
-    eprintln!("nothing in {pause:?}: {}", summary(own));
+    eprintln!("nothing in {pause:?}: {}", quantiles(own));
     for request in [
         r#"{"request": "status"}"#.to_owned(),
         format!(r#"{{"request": {{"connections": {{"after": "{middle}"}}}}}}"#),
@@ -146,12 +139,12 @@ fn a_thousand_connections_are_shown_quickly_and_no_request_holds_up_the_loop() {
             cost
         };
         let costs: Vec<Duration> = (0..10 * times()).map(|_| cost()).collect();
-        eprintln!("loop, {request}: {}", summary(costs));
+        eprintln!("loop, {request}: {}", quantiles(costs));
     }
     let longest = || world.status().longest_answer_ms;
     let before = longest();
     let wrong = |_| world.loop_time_of(|| drop(world.ask(&world.connect(), r#"{"request": {"explain": "0badf00d"}}"#)));
-    eprintln!("loop, a connection that does not exist: {}", summary((0..10 * times()).map(wrong).collect()));
+    eprintln!("loop, a connection that does not exist: {}", quantiles((0..10 * times()).map(wrong).collect()));
     let long = format!(r#"{{"request": {{"explain": "{}"}}}}"#, "x".repeat(60_000));
     let answer = world.ask(&world.connect(), &long);
     assert!(answer.len() < 200 && answer.contains("it has no path"), "{answer:.300}");
@@ -164,7 +157,7 @@ fn a_thousand_connections_are_shown_quickly_and_no_request_holds_up_the_loop() {
         };
         let times: Vec<Duration> = (0..times()).map(time).collect();
         assert!(times.iter().min() < Some(&Duration::from_secs(1)), "{command}: {times:?}");
-        eprintln!("crosslane {command}, {CONNECTIONS} connections: {}", summary(times));
+        eprintln!("crosslane {command}, {CONNECTIONS} connections: {}", quantiles(times));
     }
 }
 

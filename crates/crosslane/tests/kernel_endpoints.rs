@@ -50,7 +50,11 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let (testbed, emulator) = two_links(["lte", "nr"], 10.0, 5);
+        World::with_delay(5)
+    }
+
+    fn with_delay(delay_ms: u64) -> World {
+        let (testbed, emulator) = two_links(["lte", "nr"], 10.0, delay_ms);
         testbed.vehicle.enter(|| select_path_manager(PathManager::Kernel).unwrap()).unwrap();
         let listener = links::listen(&testbed, Limits { subflows: 8, add_addr_accepted: 8 });
         World { testbed, _emulator: emulator, listener }
@@ -132,6 +136,28 @@ fn the_endpoints_of_the_kernel_follow_the_wanted_states_and_survive_the_agent() 
     let agent = world.agent("adopt");
     world.wait_for(&agent, &normal, &[(0, false), (1, true)]);
     assert_eq!(world.of_kernel(|kernel| kernel.limits().unwrap().subflows), 2);
+}
+
+/// The kernel changes the flag of a subflow only when the peer has confirmed it, an RTT after the join.
+#[test]
+fn a_flag_that_changes_while_a_subflow_is_joined_reaches_it() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::with_delay(250);
+    let agent = world.agent("adopt");
+    world.wait_for(&agent, &[(200, 0, false), (201, 1, true)], &[]);
+    let _connection = links::connect(&world.testbed, &world.listener);
+    let began = Instant::now();
+    while world.subflows().len() < 2 {
+        assert!(began.elapsed() < SOON);
+        sleep(Duration::from_millis(5));
+    }
+    world.run(&["prefer", "nr"]);
+    world.wait_for(&agent, &[(200, 0, true), (201, 1, false)], &[(0, true), (1, false)]);
+    sleep(Duration::from_secs(3));
+    let repeats = agent.read("events.jsonl").matches("\"repeat_backup\"").count();
+    assert!((1..=3).contains(&repeats), "{repeats}: none once it has reached all");
 }
 
 #[test]

@@ -5,11 +5,15 @@
 mod program;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crosslane::netlink::diag::Diag;
 use program::{CROSSLANE, not_run};
+use socket2::{Domain, Protocol, Socket, Type};
 use tempfile::TempDir;
 
 /// Prints the protocols of an IPv4 and an IPv6 TCP socket, and of one for UDP.
@@ -39,6 +43,27 @@ int main(void) {
     if (getsockopt(socket(AF_INET, SOCK_STREAM, 0), SOL_SOCKET, SO_PROTOCOL, &protocol, &length)) return 1;
     printf("%d", protocol);
     return 0;
+}
+"#;
+
+/// A client that sends "hello", and ends when it has the answer. Go programs make their system calls themselves.
+const GO: &str = r#"package main
+
+import (
+	"io"
+	"net"
+	"os"
+)
+
+func main() {
+	client, err := net.Dial("tcp", os.Args[1])
+	if err != nil {
+		panic(err)
+	}
+	client.Write([]byte("hello"))
+	answer := make([]byte, 5)
+	io.ReadFull(client, answer)
+	os.Stdout.Write(answer)
 }
 "#;
 
@@ -92,6 +117,53 @@ fn a_program_that_is_linked_statically_is_no_exception() {
     }
     assert_eq!(text(&Command::new(&program).output().unwrap().stdout), "6");
     assert_eq!(text(&run(&[program.to_str().unwrap()]).stdout), "262");
+}
+
+/// The kernel's list of sockets is the judge: the client's socket has an MPTCP part.
+#[test]
+fn a_connection_of_a_go_program_is_mptcp() {
+    if !can_run() {
+        return;
+    }
+    if !nix::unistd::geteuid().is_root() {
+        not_run("only root sees in sock_diag whether a socket is MPTCP");
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let (source, program) = (folder.path().join("client.go"), folder.path().join("client"));
+    fs::write(&source, GO).unwrap();
+    let mut compiler = Command::new("go");
+    compiler.args(["build", "-o"]).args([&program, &source]).current_dir(folder.path());
+    compiler.env("GOCACHE", folder.path().join("cache")).env("GOPATH", folder.path()).env("GOTOOLCHAIN", "local");
+    match compiler.env("CGO_ENABLED", "0").output() {
+        Ok(compiled) if compiled.status.success() => {}
+        Ok(compiled) => panic!("{}", text(&compiled.stderr)),
+        Err(cause) => {
+            not_run(&format!("starting go: {cause}; on Debian: apt-get install golang-go"));
+            return;
+        }
+    }
+    let program = program.to_str().unwrap();
+    assert!(!is_mptcp(|address| Command::new(program).arg(address).stdout(Stdio::piped()).spawn().unwrap()));
+    let with_run = |address: &str| {
+        Command::new(CROSSLANE).args(["run", "--", program, address]).stdout(Stdio::piped()).spawn().unwrap()
+    };
+    assert!(is_mptcp(with_run));
+}
+
+/// Whether the connection of a client, which is started with the address of the server, is MPTCP.
+fn is_mptcp(client: impl FnOnce(&str) -> std::process::Child) -> bool {
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
+    listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    listener.listen(1).unwrap();
+    let address = listener.local_addr().unwrap().as_socket().unwrap();
+    let client = client(&address.to_string());
+    let (server, from) = listener.accept().unwrap();
+    { &server }.read_exact(&mut [0; 5]).unwrap();
+    let socket = Diag::open().unwrap().socket(from.as_socket().unwrap(), address).unwrap().unwrap();
+    { &server }.write_all(b"there").unwrap();
+    assert_eq!(text(&client.wait_with_output().unwrap().stdout), "there");
+    socket.mptcp.is_some()
 }
 
 #[test]

@@ -18,6 +18,8 @@ pub const FIRST_ID: u8 = 200;
 pub const MAX_PATHS: usize = 16;
 /// Time from an endpoint that is to carry until others are demoted: a join needs an RTT.
 const OVERLAP: Duration = Duration::from_millis(250);
+/// Maximum number of times in a row that the flag of a path is repeated: a subflow that it never reaches stays as it is.
+const MAX_REPEATS: u8 = 10;
 
 /// An endpoint of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +53,14 @@ pub enum EndpointCommand {
         /// The flag.
         backup: bool,
     },
+    /// Set the backup flag once more of its subflows, which the last change did not reach: the kernel passes on changes
+    /// only, and none to a subflow that the peer has not confirmed (decision 81).
+    RepeatBackup {
+        /// Its address.
+        address: IpAddr,
+        /// The flag, which it has.
+        backup: bool,
+    },
     /// Remove it; its subflows are closed.
     Remove {
         /// Its id.
@@ -80,14 +90,18 @@ pub struct KernelEndpoints {
     /// The endpoints; `None` while the kernel does not manage, or they are unknown.
     present: Option<Vec<Endpoint>>,
     promoted: Option<Instant>,
+    /// Addresses whose flag is to be repeated.
+    missed: Vec<IpAddr>,
+    /// How often it was repeated in a row, of each path.
+    repeats: Vec<u8>,
 }
 
 impl KernelEndpoints {
     /// An actuator of that many paths, all closed at first.
     pub fn new(paths: usize, policy: EndpointPolicy) -> KernelEndpoints {
         let addresses = alloc::vec![(None, 0); paths.min(MAX_PATHS)];
-        let wanted = alloc::vec![PathState::Closed; addresses.len()];
-        KernelEndpoints { policy, addresses, wanted, present: None, promoted: None }
+        let (wanted, repeats) = (alloc::vec![PathState::Closed; addresses.len()], alloc::vec![0; addresses.len()]);
+        KernelEndpoints { policy, addresses, wanted, present: None, promoted: None, missed: Vec::new(), repeats }
     }
 
     /// The next command for the difference from the wanted states. It waits for the next list of endpoints after it.
@@ -109,6 +123,28 @@ impl KernelEndpoints {
             let waits = self.promoted.is_some_and(|at| now < at + OVERLAP);
             if waits || !carries { None } else { find(&|path, present| self.demote(path, present)) }
         })
+    }
+
+    /// Repeats the flag of an endpoint that is as wanted.
+    fn repeat(&mut self) -> Option<EndpointCommand> {
+        while let Some(address) = self.missed.pop() {
+            let present = self.present.as_ref()?;
+            let of_path = |path: &usize| self.addresses[*path].0 == Some(address);
+            let Some(path) = (0..self.addresses.len()).find(of_path) else { continue };
+            let Some(endpoint) = self.endpoint(path, present) else { continue };
+            if self.repeats[path] < MAX_REPEATS {
+                self.repeats[path] += 1;
+                return Some(EndpointCommand::RepeatBackup { address, backup: endpoint.backup });
+            }
+        }
+        None
+    }
+
+    fn set_missed(&mut self, missed: &[IpAddr]) {
+        let repeats = self.repeats.iter_mut().zip(&self.addresses);
+        let reached = repeats.filter(|(_, (address, _))| address.is_none_or(|address| !missed.contains(&address)));
+        reached.for_each(|(repeats, _)| *repeats = 0);
+        self.missed = missed.to_vec();
     }
 
     /// Removes an endpoint of ours with a former address of its path.
@@ -176,13 +212,14 @@ impl Actuator for KernelEndpoints {
     fn handle(&mut self, _now: Instant, event: &Event) {
         match event {
             Event::Endpoints(present) => self.present.clone_from(present),
+            Event::Missed(missed) => self.set_missed(missed),
             Event::Address { path, local, if_index } => self.set_address(*path, *local, *if_index),
             _ => {}
         }
     }
 
     fn poll(&mut self, now: Instant) -> Option<Output> {
-        let command = self.next_command(now)?;
+        let command = self.next_command(now).or_else(|| self.repeat())?;
         self.present = None;
         Some(Output::Command(Command::Endpoint(command)))
     }
@@ -257,6 +294,7 @@ mod tests {
                         let of = self.endpoints.iter_mut().find(|endpoint| endpoint.address == address);
                         of.expect("an endpoint that exists").backup = backup;
                     }
+                    EndpointCommand::RepeatBackup { .. } => {}
                     EndpointCommand::Remove { id } => self.endpoints.retain(|endpoint| endpoint.id != id),
                 }
             }
@@ -308,6 +346,25 @@ mod tests {
         let mut kernel = Kernel::new(EndpointPolicy::Own, &[(200, 5, false), (201, 1, true)]);
         assert_eq!(kernel.steer(0, [Active, Active]), [(201, false), (200, false)]);
         assert_eq!(kernel.endpoints[1].address, address(0), "with the present address");
+    }
+
+    #[test]
+    fn a_flag_that_missed_a_subflow_is_repeated_a_limited_number_of_times() {
+        let mut kernel = Kernel::new(EndpointPolicy::Adopt, &[]);
+        kernel.steer(0, [Active, Backup]);
+        let check = |kernel: &mut Kernel, now: u64, missed: &[IpAddr]| {
+            let actuator = &mut kernel.actuator;
+            actuator.handle(at(now), &Event::Endpoints(Some(kernel.endpoints.clone())));
+            actuator.handle(at(now), &Event::Missed(missed.to_vec()));
+            core::iter::from_fn(|| actuator.poll(at(now))).collect::<Vec<_>>()
+        };
+        let repeat = EndpointCommand::RepeatBackup { address: address(1), backup: true };
+        let repeat = [Output::Command(Command::Endpoint(repeat))];
+        let both = [address(1), address(9)];
+        let times = (1..20).filter(|second| check(&mut kernel, second * 1000, &both) == repeat).count();
+        assert_eq!(times, 10, "address 9 is of no path");
+        assert_eq!(check(&mut kernel, 20_000, &[]), []);
+        assert_eq!(check(&mut kernel, 21_000, &both), repeat, "after a check without one it counts from zero");
     }
 
     #[test]

@@ -59,6 +59,9 @@ pub enum Event {
     Stalled(PathId, StalledSubflow),
     /// The endpoints of the kernel's path manager; `None` while it manages no new connections.
     Endpoints(Option<Vec<Endpoint>>),
+    /// The addresses of endpoints whose backup flag some of their subflows do not have, after a change that came while
+    /// these were being joined. Follows the list of endpoints.
+    Missed(Vec<IpAddr>),
     /// The tunnel began to run.
     TunnelStarted,
     /// The address of a path changed or was removed.

@@ -30,7 +30,7 @@ impl Actuator for Manager {
             Event::FormerAddress { path, local } => self.add_former_address(*path, *local),
             Event::PathAdded(path, spec) => self.add_path(now, *path, spec.clone()),
             Event::Handshakes(counters, plain) => self.observe_handshakes(*counters, plain),
-            Event::Endpoints(_) | Event::TunnelStarted => {}
+            Event::Endpoints(_) | Event::Missed(_) | Event::TunnelStarted => {}
         }
     }
 

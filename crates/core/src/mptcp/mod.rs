@@ -170,6 +170,16 @@ pub enum Command {
         /// Open it as a backup.
         backup: bool,
     },
+    /// End the opening of a subflow that the peer has not answered: the kernel would repeat its SYN for two minutes
+    /// (`SOCK_DESTROY` of the socket in SYN_SENT, decision 80).
+    CancelJoin {
+        /// The connection.
+        token: Token,
+        /// Local address; the port is the kernel's choice.
+        local: IpAddr,
+        /// The peer's address and port.
+        remote: SocketAddr,
+    },
     /// Close a subflow; its data is retransmitted over others (`SUBFLOW_DESTROY`).
     DestroySubflow {
         /// The connection.
@@ -216,6 +226,7 @@ impl Command {
     pub const fn token(&self) -> Token {
         match *self {
             Command::CreateSubflow { token, .. }
+            | Command::CancelJoin { token, .. }
             | Command::DestroySubflow { token, .. }
             | Command::SetBackup { token, .. }
             | Command::Announce { token, .. }

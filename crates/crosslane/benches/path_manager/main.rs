@@ -26,6 +26,8 @@ use wires::{Client, Server, Wires};
 /// Connections measured per path manager, after [`WARM_UP`] others.
 const CONNECTIONS: usize = 300;
 const WARM_UP: usize = 20;
+/// Connections that are open meanwhile, for one of the measurements.
+const OTHERS: usize = 1000;
 /// Duration of a measurement of the agent's CPU time.
 const CPU_INTERVAL: Duration = Duration::from_secs(5);
 const LISTENER: SocketAddr = SocketAddr::new(IpAddr::V4(SERVER), 5000);
@@ -59,13 +61,15 @@ fn main() {
 fn all() -> Result<Vec<Row>> {
     let scratch = tempfile::tempdir().map_err(failure)?;
     let scratch = scratch.path();
-    let mut rows = speed("agent", PathManager::UserSpace, |wires| managers::crosslane(wires, scratch).map(Some))?;
+    let agent = |wires: &Wires| managers::crosslane(wires, scratch).map(Some);
+    let mut rows = speed("agent", PathManager::UserSpace, 0, agent)?;
+    rows.extend(speed("agent, 1,000 other connections", PathManager::UserSpace, OTHERS, agent)?);
     rows.extend(match managers::mptcpd_version() {
-        Some(name) => speed(&name, PathManager::UserSpace, |wires| managers::mptcpd(wires, scratch).map(Some))?,
+        Some(name) => speed(&name, PathManager::UserSpace, 0, |wires| managers::mptcpd(wires, scratch).map(Some))?,
         None => vec![row("mptcpd: not installed (packages mptcpd, libmptcpd3-dev)", "")],
     });
-    rows.extend(speed("minimal program", PathManager::UserSpace, |wires| managers::minimal(wires).map(|()| None))?);
-    rows.extend(speed("in-kernel", PathManager::Kernel, |wires| managers::kernel(wires).map(|()| None))?);
+    rows.extend(speed("minimal program", PathManager::UserSpace, 0, |wires| managers::minimal(wires).map(|()| None))?);
+    rows.extend(speed("in-kernel", PathManager::Kernel, 0, |wires| managers::kernel(wires).map(|()| None))?);
     rows.extend(cost(scratch)?);
     Ok(rows)
 }
@@ -82,11 +86,17 @@ fn print(rows: &[Row]) {
     }
 }
 
-/// Measures how fast a path manager opens the second subflow.
-fn speed(name: &str, kind: PathManager, start: impl FnOnce(&Wires) -> Result<Option<Daemon>>) -> Result<Vec<Row>> {
+/// Measures how fast a path manager opens the second subflow, while `others` connections are open.
+fn speed(
+    name: &str,
+    kind: PathManager,
+    others: usize,
+    start: impl FnOnce(&Wires) -> Result<Option<Daemon>>,
+) -> Result<Vec<Row>> {
     let wires = Wires::new(kind)?;
     let _server = Server::start(&wires)?;
     let daemon = start(&wires)?;
+    let _others = wires.vehicle.enter(|| (0..others).map(|_| Client::connect()).collect::<Result<Vec<_>>>())??;
     let openings = wires.vehicle.enter(|| connect_often(WARM_UP + CONNECTIONS))??;
     let measured = &openings[WARM_UP..];
     let opened: Vec<Opening> = measured.iter().flatten().copied().collect();

@@ -47,6 +47,9 @@ impl Mptcp {
     }
 
     pub fn carry_out(&mut self, now: Instant, command: &Command) -> std::result::Result<(), CommandError> {
+        if let Command::CancelJoin { token, local, remote } = *command {
+            return self.diag.cancel_join(token, local, remote);
+        }
         // Not every kernel can abort it.
         if let Command::DestroySubflow { local, remote, lost: true, .. } = *command
             && self.diag.abort(local, remote).is_ok()
@@ -92,6 +95,9 @@ impl Driver {
         match event {
             Ok(event) => {
                 self.poller.poll_soon(self.clock.now());
+                if matches!(event, Event::Established { .. } | Event::SubflowEstablished { .. }) {
+                    self.verify_endpoints();
+                }
                 self.classified(event);
             }
             Err(EventError::Overrun) => self.resync(),

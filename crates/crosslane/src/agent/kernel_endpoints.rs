@@ -5,12 +5,13 @@ use std::net::IpAddr;
 
 use crosslane_core::actuator::{self, Endpoint, EndpointCommand, EndpointPolicy, FIRST_ENDPOINT_ID};
 use crosslane_core::agent::MAX_PATHS;
-use crosslane_core::mptcp::AddressId;
+use crosslane_core::mptcp::manager::MAX_CONNECTIONS;
+use crosslane_core::mptcp::{AddressId, Token};
 use crosslane_core::path::PathId;
 
 use super::Driver;
 use crate::netlink::endpoints::{self, EndpointSocket, Limits};
-use crate::netlink::{CommandError, PathManager};
+use crate::netlink::{CommandError, PathManager, TcpState};
 
 /// Maximum number of further subflows of a connection that the kernel allows.
 const MAX_SUBFLOWS: u32 = 8;
@@ -25,6 +26,8 @@ pub struct Endpoints {
     /// Ids and addresses of endpoints of others that were named.
     named: BTreeSet<(u8, IpAddr)>,
     fault: Option<String>,
+    /// True if a flag changed, or a subflow opened, since all subflows were seen with the flags of their endpoints.
+    is_unverified: bool,
 }
 
 impl Endpoints {
@@ -53,6 +56,7 @@ impl Endpoints {
     }
 
     fn carry_out(&mut self, command: EndpointCommand) -> Result<(), CommandError> {
+        self.is_unverified = true;
         let others = self.present.clone();
         let Some(socket) = self.socket() else { return Ok(()) };
         match command {
@@ -61,8 +65,11 @@ impl Endpoints {
                 socket.add(&endpoints::Endpoint { id: Some(id), if_index, backup, ..endpoint })
             }
             EndpointCommand::SetBackup { address, backup } => {
-                // The kernel sets both flags at once: that of another program stays.
-                let fullmesh = others.iter().any(|endpoint| endpoint.address == address && endpoint.fullmesh);
+                socket.set_flags(address, backup, is_fullmesh(&others, address))
+            }
+            EndpointCommand::RepeatBackup { address, backup } => {
+                let fullmesh = is_fullmesh(&others, address);
+                socket.set_flags(address, !backup, fullmesh)?;
                 socket.set_flags(address, backup, fullmesh)
             }
             EndpointCommand::Remove { id } => socket.remove(id),
@@ -70,7 +77,38 @@ impl Endpoints {
     }
 }
 
+/// The other flag of an endpoint: the kernel sets both at once, and that of another program stays.
+fn is_fullmesh(present: &[endpoints::Endpoint], address: IpAddr) -> bool {
+    present.iter().any(|endpoint| endpoint.address == address && endpoint.fullmesh)
+}
+
 impl Driver {
+    /// A subflow opened, or a connection began: its flag may not be that of its endpoint.
+    pub(super) fn verify_endpoints(&mut self) {
+        self.endpoints.is_unverified = true;
+    }
+
+    /// Passes the addresses of endpoints to the engine whose flag a subflow of the kernel's connections does not have.
+    fn check_flags(&mut self, list: &[Endpoint]) {
+        if !self.endpoints.is_unverified {
+            return;
+        }
+        let Some(Ok(found)) = self.mptcp.as_mut().map(|mptcp| mptcp.diag.subflows()) else { return };
+        let ours = self.engine.connections(None, MAX_CONNECTIONS).into_iter().filter(|one| !one.is_foreign);
+        let ours: BTreeSet<Token> = ours.map(|connection| connection.token).collect();
+        let has_another = |endpoint: &&Endpoint| {
+            found.iter().any(|info| {
+                info.subflow.local.ip() == endpoint.address
+                    && info.tcp.state == TcpState::Established
+                    && info.mptcp.backup_local() != endpoint.backup
+                    && !ours.contains(&info.token_local)
+            })
+        };
+        let missed: Vec<IpAddr> = list.iter().filter(has_another).map(|endpoint| endpoint.address).collect();
+        self.endpoints.is_unverified = !missed.is_empty();
+        self.handle(actuator::Event::Missed(missed).into());
+    }
+
     /// Passes the kernel's endpoints to the engine, and names those of others.
     pub(super) fn check_endpoints(&mut self) {
         if self.config.paths.is_empty() || self.config.service.endpoints == EndpointPolicy::Off {
@@ -89,7 +127,8 @@ impl Driver {
             Ok(list) => {
                 self.name_others(&list, is_kernel);
                 if is_kernel {
-                    self.handle(actuator::Event::Endpoints(Some(list)).into());
+                    self.handle(actuator::Event::Endpoints(Some(list.clone())).into());
+                    self.check_flags(&list);
                 }
             }
             Err(fault) => self.endpoint_fault(fault.to_string()),

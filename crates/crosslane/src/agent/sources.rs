@@ -11,7 +11,7 @@ use crate::observe::admission::Admission;
 use crate::observe::modem_manager::{self, ModemPath};
 use crate::observe::nl80211::{self, WirelessPath};
 use crate::observe::vanetza::Vanetza;
-use crate::observe::{Observer, gpsd};
+use crate::observe::{Observer, gpsd, radiotap, recorded};
 
 type Opened = Result<Box<dyn Observer>>;
 
@@ -22,8 +22,10 @@ pub struct Source {
     pub open: fn(&Config, Clock) -> Option<Opened>,
 }
 
-pub const SOURCES: [Source; 4] = [
+pub const SOURCES: [Source; 6] = [
     Source { name: "listening for CAMs", open: vanetza },
+    Source { name: "receiving frames of 802.11p", open: radiotap },
+    Source { name: "replaying a recorded drive", open: recorded },
     Source { name: "receiving the position", open: gpsd },
     Source { name: "reading signals of Wi-Fi and 802.11p", open: nl80211 },
     Source { name: "reading signals of modems", open: modem_manager },
@@ -41,6 +43,18 @@ fn vanetza(config: &Config, clock: Clock) -> Option<Opened> {
         clock,
     );
     Some(opened.map(|observer| Box::new(observer) as _))
+}
+
+fn radiotap(config: &Config, _: Clock) -> Option<Opened> {
+    let interface = config.observe.radiotap.as_ref()?.get_ref();
+    let has_units = config.roadside.is_some() || config.unit.is_some();
+    Some(radiotap::watch(interface, config.senders(), has_units).map(|observer| Box::new(observer) as _))
+}
+
+fn recorded(config: &Config, _: Clock) -> Option<Opened> {
+    let run = config.observe.replay.as_ref()?;
+    let names = config.paths.iter().map(|path| path.get_ref().name.clone()).collect();
+    Some(recorded::replay(run, names).map(|observer| Box::new(observer) as _))
 }
 
 fn gpsd(config: &Config, _: Clock) -> Option<Opened> {

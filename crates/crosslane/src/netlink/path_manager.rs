@@ -233,6 +233,10 @@ fn request(command: &Command) -> Request {
             let ours = Address { id: Some(local_id.0), ip: Some(local), if_index, flags, ..Address::default() };
             per_connection(10, token, [ours.nested(attribute::ADDR), theirs(remote)])
         }
+        // The path manager cannot close a subflow without its port, and refuses this; [`super::diag`] does it.
+        Command::CancelJoin { token, local, remote } => {
+            per_connection(11, token, [socket_address((local, 0).into()).nested(attribute::ADDR), theirs(remote)])
+        }
         Command::DestroySubflow { token, local, remote, .. } => {
             per_connection(11, token, [socket_address(local).nested(attribute::ADDR), theirs(remote)])
         }
@@ -287,6 +291,7 @@ fn mapped(command: &Command) -> Option<Command> {
 fn attempt(command: &Command) -> &'static str {
     match command {
         Command::CreateSubflow { .. } => "open a subflow",
+        Command::CancelJoin { .. } => "end the opening of a subflow",
         Command::DestroySubflow { .. } => "close a subflow",
         Command::SetBackup { .. } => "change a subflow's priority",
         Command::Announce { .. } => "announce an address",

@@ -13,6 +13,8 @@ pub mod admission;
 pub mod gpsd;
 pub mod modem_manager;
 pub mod nl80211;
+pub mod radiotap;
+pub mod recorded;
 pub mod vanetza;
 pub mod worker;
 

@@ -163,6 +163,9 @@ fn of_endpoint(command: &EndpointCommand) -> Value {
         EndpointCommand::SetBackup { address, backup } => {
             json!({ "command": "set_backup", "address": address, "backup": backup })
         }
+        EndpointCommand::RepeatBackup { address, backup } => {
+            json!({ "command": "repeat_backup", "address": address, "backup": backup })
+        }
         EndpointCommand::Remove { id } => json!({ "command": "remove", "id": id.0 }),
     }
 }
@@ -170,6 +173,7 @@ fn of_endpoint(command: &EndpointCommand) -> Value {
 fn of_command(command: &Command) -> Value {
     let (name, token, backup) = match command {
         Command::CreateSubflow { token, backup, .. } => ("create", token, Some(*backup)),
+        Command::CancelJoin { token, .. } => ("cancel_join", token, None),
         Command::DestroySubflow { token, .. } => ("destroy", token, None),
         Command::SetBackup { token, backup, .. } => ("set_backup", token, Some(*backup)),
         Command::Announce { token, .. } => ("announce", token, None),

@@ -131,6 +131,18 @@ pub fn can_drive() -> bool {
     output.code == Some(0) || not_run(output.stderr.trim())
 }
 
+/// A number of the environment, as `TIMES`.
+pub fn from_environment<T: std::str::FromStr>(name: &str, default: T) -> T {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Median, 99th percentile and maximum, in ms.
+pub fn quantiles(mut times: Vec<std::time::Duration>) -> String {
+    times.sort();
+    let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize].as_secs_f64() * 1e3;
+    format!("median {:.3} ms, p99 {:.3} ms, maximum {:.3} ms of {}", at(0.5), at(0.99), at(1.0), times.len())
+}
+
 /// Prints why a test is not run and returns false; fails in CI.
 pub fn not_run(why: &str) -> bool {
     use std::io::Write;

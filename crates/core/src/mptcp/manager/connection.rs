@@ -49,6 +49,8 @@ const STABLE_LIFETIME: Duration = Duration::from_secs(10);
 const CONFIRMATION_WAIT: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
 /// The peer did not answer (`errno` of Linux).
 const ETIMEDOUT: u8 = 110;
+/// The subflow was aborted at this endpoint, as a join is that has no answer.
+const ECONNABORTED: u8 = 103;
 /// This many consecutive subflows that are reset at once, while others live, indicate
 /// the peer's limit.
 const LIMIT_RESETS: u32 = 3;
@@ -88,6 +90,7 @@ pub(super) struct Connection {
 struct Join {
     opening_until: Option<Instant>,
     local: Option<IpAddr>,
+    remote: Option<SocketAddr>,
     backup: bool,
     tries: Backoff,
 }
@@ -235,7 +238,8 @@ impl Connection {
         let join = self.joins.entry(path).or_default();
         if join.opening_until.is_none() {
             let opening_until = Some(now + JOIN_TIMEOUT);
-            *join = Join { opening_until, local: Some(ip), backup: subflow.backup, ..*join };
+            let (local, remote) = (Some(ip), Some(subflow.remote));
+            *join = Join { opening_until, local, remote, backup: subflow.backup, ..*join };
             self.ids.learn(ip, subflow.local_id, path);
             self.ids.opening.insert(ip, now + JOIN_TIMEOUT);
         }
@@ -269,6 +273,10 @@ impl Connection {
         let same = |entry: &Entry| (entry.subflow.local, entry.subflow.remote) == (subflow.local, subflow.remote);
         let Some(place) = self.subflows.iter().position(same) else {
             self.unplaced.retain(|known| (known.local, known.remote) != (subflow.local, subflow.remote));
+            if error == ECONNABORTED {
+                // Of an earlier join, which counts as failed already.
+                return None;
+            }
             if let Some(path) = self.join_failed(now, canonical(subflow.local.ip())) {
                 // The kernel closes it without an error if the answer has no MP_JOIN.
                 let (event, failure) = match Some(error).filter(|error| *error != ETIMEDOUT) {
@@ -341,8 +349,9 @@ impl Connection {
                     self.history.add(now, Some(path), ConnectionEvent::Refused(why));
                 }
             }
-            // Not retried: an address unknown to the kernel needs no withdrawal.
-            Command::Announce { .. } | Command::Withdraw { .. } => {}
+            // Not retried: an address unknown to the kernel needs no withdrawal, and a join that has been answered
+            // is reported by an event.
+            Command::Announce { .. } | Command::Withdraw { .. } | Command::CancelJoin { .. } => {}
         }
     }
 
@@ -358,7 +367,7 @@ impl Connection {
 
     /// Issues the commands for the difference from the wanted states.
     pub fn reconcile(&mut self, now: Instant, token: Token, plan: Plan, out: &mut Commands) {
-        self.expire(now);
+        self.expire(now, token, out);
         if self.established && !self.is_foreign {
             // First, since the peer may need the room, and data is stalled on lost
             // paths.
@@ -413,10 +422,13 @@ impl Connection {
         self.room.full_until.unwrap_or_default()
     }
 
-    fn expire(&mut self, now: Instant) {
+    /// Gives up what takes too long.
+    fn expire(&mut self, now: Instant, token: Token, out: &mut Commands) {
         let expired = |join: &Join| join.opening_until.is_some_and(|until| now >= until);
         let expired: Vec<PathId> = self.joins.iter().filter(|(_, join)| expired(join)).map(|(&path, _)| path).collect();
         for path in expired {
+            let addresses = self.joins.get(&path).and_then(|join| join.local.zip(join.remote));
+            out.extend(addresses.map(|(local, remote)| (path, Command::CancelJoin { token, local, remote })));
             self.fail(now, path);
             self.history.add(now, Some(path), ConnectionEvent::NotOpened(0));
             self.outcomes.push((path, JoinOutcome::Failed(JoinFailure::Unanswered)));
@@ -511,7 +523,8 @@ impl Connection {
         let backup = plan.wanted(path) == PathState::Backup;
         let opening_until = Some(now + JOIN_TIMEOUT);
         self.ids.opening.insert(local, now + JOIN_TIMEOUT);
-        self.joins.insert(path, Join { opening_until, local: Some(local), backup, ..earlier });
+        let join = Join { opening_until, local: Some(local), remote: Some(remote), backup, ..earlier };
+        self.joins.insert(path, join);
         out.push_back((path, Command::CreateSubflow { token, local_id, local, if_index, remote, backup }));
     }
 

@@ -1,6 +1,7 @@
 //! What is observed: the sources, and their keys.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 
 use crosslane_core::path::Rat;
 use serde::Deserialize;
@@ -8,6 +9,7 @@ use toml::Spanned;
 
 use super::Config;
 use super::checks::Complaint;
+use crate::tun::check_name;
 
 /// What is observed.
 #[derive(Debug, Deserialize)]
@@ -20,6 +22,10 @@ pub struct Observe {
     /// Users of this machine whose datagrams are accepted, besides root and the
     /// agent's own user; names or numbers.
     pub vanetza_users: Vec<Spanned<String>>,
+    /// Monitor interface on which the frames of an 802.11p radio arrive; unset, none are read.
+    pub radiotap: Option<Spanned<String>>,
+    /// Folder of a recorded run whose signals are replayed from the start on, for trials; unset, none.
+    pub replay: Option<PathBuf>,
     /// Where gpsd reports the vehicle's position; unset, it is not known.
     pub gpsd: Option<Spanned<SocketAddr>>,
     /// Whether the kernel is asked for the signals of Wi-Fi and 802.11p.
@@ -36,6 +42,8 @@ impl Default for Observe {
             vanetza: None,
             vanetza_from: Vec::new(),
             vanetza_users: Vec::new(),
+            radiotap: None,
+            replay: None,
             gpsd: None,
             nl80211: Spanned::new(0..0, false),
             modem_manager: Spanned::new(0..0, false),
@@ -47,7 +55,22 @@ impl Default for Observe {
 /// Checks what involves several keys.
 pub(super) fn check(config: &Config) -> Result<(), Complaint> {
     senders(config)?;
+    frames(config)?;
     signals(config)
+}
+
+/// Frames need an interface that can exist, and a station whose frames count.
+fn frames(config: &Config) -> Result<(), Complaint> {
+    let Some(interface) = &config.observe.radiotap else { return Ok(()) };
+    if let Err(rule) = check_name(interface.get_ref()) {
+        return Err((interface.span().start, rule.into(), "name a monitor interface, as \"mon0\""));
+    }
+    let has_station = config.paths.iter().any(|path| !path.get_ref().stations.is_empty());
+    if !has_station && config.roadside.is_none() && config.unit.is_none() {
+        let cause = "`radiotap` is set, and no path has `stations`".to_owned();
+        return Err((interface.span().start, cause, "give the `stations` of a path, or remove `radiotap`"));
+    }
+    Ok(())
 }
 
 /// If the whole network can send to the socket, the configuration must name the senders.
@@ -85,6 +108,20 @@ fn signals(config: &Config) -> Result<(), Complaint> {
 #[cfg(test)]
 mod tests {
     use crate::agent::config::from_table;
+
+    #[test]
+    fn frames_need_an_interface_and_a_station() {
+        let read = |stations: &str, interface: &str| {
+            let path = format!("[[path]]\nname = \"a\"\nrat = \"80211p\"\n{stations}\n");
+            let text = format!("{path}[strategy]\nname = \"threshold\"\n[observe]\nradiotap = \"{interface}\"\n");
+            from_table("a test", &text.parse().unwrap()).err().map(|fault| fault.to_string())
+        };
+        assert_eq!(read("stations = [1001]", "mon0"), None);
+        let fault = read("", "mon0").expect("without a station");
+        assert!(fault.contains("`radiotap` is set, and no path has `stations`; give"), "{fault}");
+        let fault = read("stations = [1001]", "a/b").expect("a name of no interface");
+        assert!(fault.contains("name a monitor interface, as \"mon0\""), "{fault}");
+    }
 
     #[test]
     fn a_source_of_signals_needs_a_path_of_its_radio() {

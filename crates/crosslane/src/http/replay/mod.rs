@@ -8,6 +8,7 @@ use crosslane_core::allocate::Mode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::arrow_file::cut_short;
 use crate::error::{Error, Result};
 use crate::text_file;
 
@@ -15,7 +16,7 @@ mod moment;
 mod recording;
 
 use moment::Moment;
-use recording::{Recording, cut_short};
+use recording::Recording;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]

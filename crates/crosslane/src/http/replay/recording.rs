@@ -1,19 +1,16 @@
 //! What a run recorded, as far as the page shows it (`docs/reference/records.md`).
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
-use std::fs::File;
-use std::io::BufReader;
 use std::path::Path;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, UInt32Type, UInt64Type};
-use arrow_ipc::reader::FileReader;
 use serde_json::Value;
 
+use crate::arrow_file::{cut_short, read_table, texts, times_ns};
 use crate::control::report::ReasonReport;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::text_file;
 
 /// Intervals in which positions and signals, and statistics of a subflow, are kept, in s.
@@ -191,32 +188,10 @@ impl Recording {
     }
 }
 
-/// The error about a file of a run folder.
-pub fn cut_short(file: &Path, cause: impl Display) -> Error {
-    let remedy = "name a folder that `crosslane drive` or `crosslane simulate` completed, with records";
-    Error::usage(format!("reading {}", file.display()), cause.to_string(), remedy)
-}
-
-/// Gives each batch of a table to `add`, which returns `None` if a column is missing.
-fn read_table(file: &Path, mut add: impl FnMut(&RecordBatch) -> Option<()>) -> Result<()> {
-    let open = File::open(file).map_err(|cause| cut_short(file, cause))?;
-    let batches = FileReader::try_new(BufReader::new(open), None).map_err(|cause| cut_short(file, cause))?;
-    for batch in batches {
-        let batch = batch.map_err(|cause| cut_short(file, cause))?;
-        add(&batch).ok_or_else(|| cut_short(file, "a column is missing"))?;
-    }
-    Ok(())
-}
-
 fn times(batch: &RecordBatch) -> Option<Vec<f64>> {
-    let times = batch.column_by_name("t_ns")?.as_primitive_opt::<UInt64Type>()?;
-    Some(times.values().iter().map(|t_ns| *t_ns as f64 / 1e9).collect())
+    Some(times_ns(batch)?.iter().map(|t_ns| *t_ns as f64 / 1e9).collect())
 }
 
 fn floats<'a>(batch: &'a RecordBatch, name: &str) -> Option<&'a [f64]> {
     Some(batch.column_by_name(name)?.as_primitive_opt::<Float64Type>()?.values())
-}
-
-fn texts<'a>(batch: &'a RecordBatch, name: &str) -> Option<Vec<&'a str>> {
-    Some(batch.column_by_name(name)?.as_string_opt::<i32>()?.iter().map(Option::unwrap_or_default).collect())
 }

@@ -1,13 +1,17 @@
 //! Sockets of subflows that are reset (decision 34).
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use netlink_packet_core::NLM_F_ACK;
-use netlink_packet_sock_diag::inet::SocketId;
+use crosslane_core::mptcp::Token;
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
+use netlink_packet_sock_diag::inet::{ExtensionFlags, SocketId, StateFlags};
 use nix::errno::Errno;
 
 use super::super::socket::{CallError, CommandError};
-use super::{Diag, Request, SOCK_DESTROY, exact, header, query};
+use super::{Diag, Request, SOCK_DESTROY, SocketInfo, exact, header, inet_request, query};
+
+/// Maximum number of subflows whose opening is ended at once; the next attempt ends further ones.
+const MAX_CANCELLED: usize = 1024;
 
 impl Diag {
     /// Aborts a subflow: it sends a RST and nothing more, and its data is retransmitted over others (decision 34). Needs
@@ -18,6 +22,37 @@ impl Diag {
     pub fn abort(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<(), CommandError> {
         let id = self.id(local, remote);
         self.destroy(id).map_err(CommandError::while_asked_to("abort a subflow"))
+    }
+
+    /// Ends the opening of all subflows of a connection from `local` to `remote` that have no answer: the kernel sends no
+    /// further SYN (decision 80). Done as well if there is none. Needs CAP_NET_ADMIN, and a kernel with
+    /// CONFIG_INET_DIAG_DESTROY.
+    ///
+    /// # Errors
+    /// The kernel cannot list such sockets, or cannot abort one.
+    pub fn cancel_join(&mut self, token: Token, local: IpAddr, remote: SocketAddr) -> Result<(), CommandError> {
+        self.cancel(token, local, remote).map_err(CommandError::while_asked_to("end the opening of a subflow"))
+    }
+
+    fn cancel(&mut self, token: Token, local: IpAddr, remote: SocketAddr) -> Result<(), CallError> {
+        let any = if local.is_ipv4() { SocketId::new_v4() } else { SocketId::new_v6() };
+        let opening = inet_request(libc::IPPROTO_TCP, ExtensionFlags::INFO, StateFlags::SYN_SENT, any);
+        let mut found = Vec::new();
+        self.channel.call(opening, NLM_F_DUMP, |message| {
+            let socket = SocketInfo::decode(message)?;
+            if socket.local.ip() == local && socket.remote == remote && found.len() < MAX_CANCELLED {
+                found.push(socket);
+            }
+            Ok(())
+        })?;
+        let is_join = |socket: &SocketInfo| socket.mptcp.is_some_and(|mptcp| mptcp.token_local == token.0);
+        for socket in found.into_iter().filter(is_join) {
+            match self.destroy(exact(socket.local, socket.remote, socket.if_index)) {
+                Err(cause) if cause.errno() != Some(Errno::ENOENT) => return Err(cause),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     fn destroy(&mut self, id: SocketId) -> Result<(), CallError> {

@@ -27,6 +27,13 @@ impl Endpoint {
                 self.open(now, path, Some(local_id), backup);
                 true
             }
+            Command::CancelJoin { local, .. } => {
+                let is_it = |subflow: &Subflow| {
+                    subflow.phase == Phase::Opening && subflow.join && vehicle_address(subflow.path) == local
+                };
+                let place = self.subflows.iter().position(is_it);
+                place.map(|place| self.subflows.remove(place)).is_some()
+            }
             Command::DestroySubflow { local, remote, lost, .. } => {
                 let Some(place) = self.place(local, remote) else { return false };
                 self.report_closed(place, 0);

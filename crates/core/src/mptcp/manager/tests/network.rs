@@ -153,3 +153,17 @@ fn a_blackhole_is_reported_until_connections_begin_with_mptcp_again() {
     assert_eq!(rules(&mut manager), ["network.passes"], "the last one without, and then one with MPTCP");
     assert_eq!(faults(&manager, 0), [""; 0]);
 }
+
+#[test]
+fn a_join_without_an_answer_is_ended_before_the_next_one() {
+    let mut manager = with_one_subflow([Active, Active]);
+    assert_eq!(drain(&mut manager, at(0)), [create(1, 2, false)]);
+    assert_eq!(manager.next_wakeup(), Some(at(3500)));
+    assert_eq!(drain(&mut manager, at(3500)), [cancel(1)]);
+    // The kernel reports the end of the former one, which is not that of the next one.
+    let next = manager.next_wakeup().unwrap();
+    assert_eq!(drain(&mut manager, next), [create(1, 2, false)]);
+    manager.handle(next, &closed(1, 103));
+    assert_eq!(drain(&mut manager, next), []);
+    assert_eq!(manager.path_uses(next, TOKEN).unwrap()[1].reason.rule, "subflow.opening");
+}
