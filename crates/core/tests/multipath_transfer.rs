@@ -413,6 +413,25 @@ fn backlog_is_small_so_that_a_decision_takes_hold() {
     assert!(most < 75_000 + 20_000, "{most}");
 }
 
+/// Where it delivers at once, its rate shows only once it is never idle.
+#[test]
+fn a_path_of_unknown_rate_is_given_what_it_delivers_in_25_ms_and_a_slow_one_no_more_than_at_first() {
+    let run = |bytes_ms: usize| {
+        let (mut pair, mut most) = (Pair::new(Late::Continue, &[1.0]), 0);
+        pair.submit(30_000_000, None);
+        while pair.now < Instant::from_millis(60) {
+            pair.write(0);
+            most = most.max(pair.up[0].len());
+            pair.deliver(0, bytes_ms).unwrap();
+            pair.now = pair.now + Duration::from_millis(1);
+        }
+        (pair.ended.len(), most)
+    };
+    let (ended, most) = run(usize::MAX);
+    assert!(ended == 1 && most > 1_000_000, "the first 65 kB each ms would make 4 MB: {ended}, {most}");
+    assert!(run(1000).1 < 265_000);
+}
+
 #[test]
 fn a_receipt_that_a_broken_connection_lost_is_sent_again() {
     let mut pair = Pair::new(Late::Continue, &[1.0]);

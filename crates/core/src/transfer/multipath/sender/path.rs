@@ -10,7 +10,8 @@ use crate::path::{PathId, PathState, Rat, Sample, SampleKind, Transport};
 use crate::time::{Duration, Instant};
 use crate::transfer::multipath::PIECE_BYTES;
 
-/// Limit of unacknowledged bytes while the rate of a path is unknown.
+/// Limit of unacknowledged bytes while the rate of a path is unknown, unless it just delivered so much that more takes no
+/// longer.
 const FIRST_BYTES: f64 = 262_144.0;
 /// Maximum bytes that the connection holds unsent, in s at the rate of the path: these cannot be taken back.
 const UNSENT_S: f64 = 0.025;
@@ -47,6 +48,9 @@ pub(super) struct Path {
     unacked: u64,
     unsent: u64,
     bytes_acked: u64,
+    /// Bytes acknowledged within the last [`UNSENT_S`], and when the present ones began to be counted, from how many on.
+    delivered: f64,
+    counted: (Instant, u64),
     /// When something was delivered, or nothing was in flight.
     progress: Instant,
     /// What an agent believes of it, if it doubts.
@@ -68,6 +72,8 @@ impl Path {
             unacked: 0,
             unsent: 0,
             bytes_acked: 0,
+            delivered: 0.0,
+            counted: (Instant::ZERO, 0),
             progress: Instant::ZERO,
             doubt: None,
         }
@@ -86,6 +92,7 @@ impl Path {
 
     pub(super) fn open(&mut self, now: Instant) {
         (self.is_open, self.was_open, self.progress) = (true, true, now);
+        (self.delivered, self.counted) = (0.0, (now, 0));
     }
 
     /// Returns the pieces in flight.
@@ -110,6 +117,12 @@ impl Path {
             self.progress = now;
         }
         self.bytes_acked = transport.bytes_acked;
+        let (since, acked) = self.counted;
+        let counted_s = now.since(since).as_secs_f64();
+        if counted_s >= UNSENT_S {
+            self.delivered = self.bytes_acked.saturating_sub(acked) as f64 / counted_s * UNSENT_S;
+            self.counted = (now, self.bytes_acked);
+        }
     }
 
     pub(super) fn on_transport(&mut self, now: Instant, transport: &Transport) {
@@ -134,10 +147,14 @@ impl Path {
 
     /// Whether it is to carry a further piece.
     pub(super) fn carries(&self, now: Instant) -> bool {
-        let (unacked, unsent) = match self.bytes_s() {
-            None => (FIRST_BYTES, FIRST_BYTES / 4.0),
-            Some(bytes_s) => (bytes_s * (self.min_rtt_s() * BACKLOG_RTTS + UNSENT_S), bytes_s * UNSENT_S),
-        };
+        let limits = |bytes_s: f64| (bytes_s * (self.min_rtt_s() * BACKLOG_RTTS + UNSENT_S), bytes_s * UNSENT_S);
+        let (unacked, unsent) = self.bytes_s().map_or_else(
+            || {
+                let (unacked, unsent) = limits(self.delivered / UNSENT_S);
+                (unacked.max(FIRST_BYTES), unsent.max(FIRST_BYTES / 4.0))
+            },
+            limits,
+        );
         let has_room = |bytes: u64, limit: f64| {
             bytes == 0 || ((bytes + PIECE_BYTES) as f64) <= limit.max(2.0 * PIECE_BYTES as f64)
         };
