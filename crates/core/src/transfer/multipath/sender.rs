@@ -8,6 +8,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+mod drops;
 mod open;
 mod outputs;
 mod path;
@@ -240,13 +241,15 @@ impl Sender {
     }
 
     /// The next object that is not whole at its deadline, if such objects are given up: it is abandoned. If all of it
-    /// is in flight, it is so [`RECEIPT_TIMEOUT`] later.
+    /// is in flight, it is so [`RECEIPT_TIMEOUT`] later. One that [may be dropped](Self::allow_drop) is abandoned before, in
+    /// either case.
     pub fn poll_late(&mut self, now: Instant) -> Option<u32> {
         let patience = |open: &Open| if open.is_in_flight() { RECEIPT_TIMEOUT } else { Duration::ZERO };
         let is_late = |open: &&Open| open.deadline.is_some_and(|at| at + patience(open) <= now);
         let is_whole = |open: &Open| open.is_in_flight() && open.in_flight.is_empty();
-        let number = self.active().find(|open| is_late(open) && !is_whole(open))?.number;
-        (self.late == Late::GiveUp && self.abandon(number, Abandoned::Late)).then_some(number)
+        let late = self.active().find(|open| self.late == Late::GiveUp && is_late(open) && !is_whole(open));
+        let number = late.map(|open| open.number).or_else(|| self.next_drop(now))?;
+        self.abandon(number, Abandoned::Late).then_some(number)
     }
 
     /// What to write to the connection of a path now.

@@ -170,6 +170,9 @@ impl Sending<'_> {
             let (size_bytes, modified_ns) = (object.content.size_bytes(), object.content.modified_ns());
             let number = self.engine.submit(size_bytes, modified_ns, object.start, object.deadline);
             let Some(number) = number else { return };
+            if object.is_droppable {
+                self.engine.allow_drop(number);
+            }
             self.outgoing.insert(number, Outgoing { object, digests: Digests::default() });
             self.source.on_news(now, News::Numbered(number));
         }

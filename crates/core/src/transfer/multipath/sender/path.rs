@@ -222,7 +222,7 @@ impl Path {
         self.arrival_s(self.flight_bytes() + PIECE_BYTES)
     }
 
-    fn flight_bytes(&self) -> u64 {
+    pub(super) fn flight_bytes(&self) -> u64 {
         self.flights.iter().map(|flight| u64::from(flight.length)).sum()
     }
 
@@ -238,7 +238,7 @@ impl Path {
         self.rate.history()?.mean_rate(0.0)
     }
 
-    fn min_rtt_s(&self) -> f64 {
+    pub(super) fn min_rtt_s(&self) -> f64 {
         self.rate.history().map_or(0.0, |history| history.min_rtt().as_secs_f64())
     }
 }
