@@ -71,11 +71,10 @@ impl DeadlineTraffic {
         let (period_s, deadline_s) = (keys.above_zero("period_s", MAX_S)?, keys.above_zero("deadline_s", MAX_S)?);
         let objects = keys.whole("objects", 1..=u32::MAX, Some(u32::MAX))?;
         let late = keys.take("late")?.unwrap_or_default();
-        let min_object_bytes = match keys.whole("min_object_bytes", 0..=object_bytes, Some(0))? {
-            0 => None,
-            bytes => Some(bytes.max(MIN_BYTES)),
-        };
-        let droppable_every = Some(keys.whole("droppable_every", 0..=u32::MAX, Some(0))?).filter(|every| *every > 0);
+        let min_object_bytes = Some(keys.whole("min_object_bytes", MIN_BYTES..=object_bytes, Some(object_bytes))?);
+        let min_object_bytes = min_object_bytes.filter(|bytes| *bytes < object_bytes);
+        let droppable_every = Some(keys.whole("droppable_every", 1..=u32::MAX, Some(u32::MAX))?);
+        let droppable_every = droppable_every.filter(|every| *every < u32::MAX);
         Ok(DeadlineTraffic { object_bytes, min_object_bytes, period_s, deadline_s, objects, droppable_every, late })
     }
 
@@ -242,5 +241,47 @@ impl Source for Objects {
 
     fn demand(&mut self, always: bool) -> Option<Vec<demand::Object>> {
         (self.sender.take_changed() || always).then(|| self.sender.demand())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: DeadlineTraffic = DeadlineTraffic {
+        object_bytes: 100_000,
+        min_object_bytes: Some(20_000),
+        period_s: 0.04,
+        deadline_s: 0.15,
+        objects: u32::MAX,
+        droppable_every: Some(3),
+        late: Late::GiveUp,
+    };
+
+    #[test]
+    fn sizes_grow_while_objects_are_in_good_time_and_a_late_one_reduces_them_once() {
+        let mut sizes = Sizes::new(RULES);
+        assert_eq!(sizes.bytes(), 20_000);
+        let at = |number: u64| Instant::from_millis(40 * number);
+        for number in 0..300 {
+            sizes.begin(number, at(number));
+            sizes.on_result(at(number) + Duration::from_millis(60), number, true);
+        }
+        assert_eq!(sizes.bytes(), 100_000);
+        (300..303).for_each(|number| sizes.begin(number, at(number)));
+        sizes.on_result(at(303), 300, false);
+        sizes.on_result(at(306), 301, true);
+        // Arrived in time, and not in good time.
+        sizes.on_result(at(305), 302, true);
+        assert_eq!(sizes.bytes(), 80_000);
+    }
+
+    #[test]
+    fn without_a_least_size_it_is_constant_and_every_third_object_may_be_dropped() {
+        let mut sizes = Sizes::new(DeadlineTraffic { min_object_bytes: None, ..RULES });
+        sizes.begin(0, Instant::ZERO);
+        sizes.on_result(Instant::from_millis(900), 0, false);
+        assert_eq!(sizes.bytes(), 100_000);
+        assert_eq!((0..7).filter(|number| RULES.is_droppable(*number)).collect::<Vec<_>>(), [2, 5]);
     }
 }

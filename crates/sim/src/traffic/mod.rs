@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn each_kind_has_the_name_and_the_keys_of_its_entry() {
         let given = "size_bytes = 100\nevery_ms = 20\nrate_mbit_s = 5\nsize_mb = [1, 2]\npause_s = [0, 1]\n\
-            object_bytes = 1000\nmin_object_bytes = 1000\nperiod_s = 10\ndeadline_s = 9\nobjects = 3\n\
+            object_bytes = 2000\nmin_object_bytes = 1000\nperiod_s = 10\ndeadline_s = 9\nobjects = 3\n\
             droppable_every = 2\nlate = \"continue\"";
         for entry in KINDS {
             let mut table: Table = given.parse().unwrap();

@@ -269,7 +269,8 @@ impl Sender {
                 return Some(Write::End { number });
             }
         }
-        if !this.carries(now) {
+        let has_s = |open: &Open| Some(open.deadline?.since(open.start).as_secs_f64());
+        if !this.carries(now, self.active().filter_map(has_s).fold(f64::INFINITY, f64::min)) {
             return None;
         }
         let begun = self.active().filter(|open| open.offered != 0).count();
@@ -359,16 +360,17 @@ impl Sender {
         open.next_piece().or_else(|| self.late_piece(now, path, open))
     }
 
-    /// A piece in flight on another path that would deliver it too late, and later than this one.
+    /// A piece in flight on another path that would deliver it too late, and later than this one. If late objects are given
+    /// up, this one must deliver it in time: a copy that comes late only holds up others.
     fn late_piece(&self, now: Instant, path: usize, open: &Open) -> Option<u32> {
-        let this = self.paths.get(path)?;
         let left_s = open.deadline.map_or(f64::INFINITY, |at| at.as_secs_f64() - now.as_secs_f64());
-        let is_past = self.late == Late::GiveUp && left_s < 0.0;
-        let others = self.paths.iter().enumerate().filter(|(other, _)| *other != path && !is_past);
+        let arrival_here_s = self.paths.get(path)?.next_arrival_s();
+        let is_useless = self.late == Late::GiveUp && left_s < arrival_here_s;
+        let others = self.paths.iter().enumerate().filter(|(other, _)| *other != path && !is_useless);
         others.flat_map(|(_, other)| other.flights(now)).find_map(|(flight, arrival_s)| {
             let is_single = flight.number == open.number && open.in_flight.get(&flight.index) == Some(&1);
             let is_late = arrival_s > left_s - LATE_S || arrival_s.is_infinite();
-            (is_single && is_late && this.next_arrival_s() < arrival_s).then_some(flight.index)
+            (is_single && is_late && arrival_here_s < arrival_s).then_some(flight.index)
         })
     }
 

@@ -18,6 +18,8 @@ const UNSENT_S: f64 = 0.025;
 /// Limit of unacknowledged bytes, in RTTs at the rate of the path: 1 is in flight, the rest lets the rate
 /// grow.
 const BACKLOG_RTTS: f64 = 2.5;
+/// The same at least, for objects that have little time.
+const MIN_BACKLOG_RTTS: f64 = 1.25;
 /// A delivery may take this many RTTs.
 const DELIVERY_RTTS: u32 = 3;
 /// Payload of a full TCP segment, in bytes.
@@ -145,12 +147,20 @@ impl Path {
         PathSupply { input, rat: Rat::Other, history, latest: &self.latest }
     }
 
-    /// Whether it is to carry a further piece.
-    pub(super) fn carries(&self, now: Instant) -> bool {
-        let limits = |bytes_s: f64| (bytes_s * (self.min_rtt_s() * BACKLOG_RTTS + UNSENT_S), bytes_s * UNSENT_S);
+    /// Whether it is to carry a further piece, of objects that have this time at least, in s. Half of what the delay leaves
+    /// of it is their queue at most.
+    pub(super) fn carries(&self, now: Instant, has_s: f64) -> bool {
+        let rtt_s = self.min_rtt_s();
+        let queue_s = ((has_s - rtt_s / 2.0) / 2.0).max(rtt_s * (MIN_BACKLOG_RTTS - 1.0));
+        let limits = |bytes_s: f64| {
+            // With a piece in addition: else the rate of a path that carries two or three could not grow.
+            let unacked =
+                (bytes_s * (rtt_s + queue_s) + PIECE_BYTES as f64).min(bytes_s * (rtt_s * BACKLOG_RTTS + UNSENT_S));
+            (unacked, bytes_s * UNSENT_S)
+        };
         let (unacked, unsent) = self.bytes_s().map_or_else(
             || {
-                let (unacked, unsent) = limits(self.delivered / UNSENT_S);
+                let (unacked, unsent) = limits(self.delivered_bytes_s());
                 (unacked.max(FIRST_BYTES), unsent.max(FIRST_BYTES / 4.0))
             },
             limits,
@@ -236,6 +246,11 @@ impl Path {
     /// Its rate in bytes/s, once it is known.
     pub(super) fn bytes_s(&self) -> Option<f64> {
         self.rate.history()?.mean_rate(0.0)
+    }
+
+    /// The rate at which it delivered within the last [`UNSENT_S`], in bytes/s.
+    pub(super) fn delivered_bytes_s(&self) -> f64 {
+        self.delivered / UNSENT_S
     }
 
     pub(super) fn min_rtt_s(&self) -> f64 {
