@@ -360,6 +360,29 @@ fn the_expensive_path_carries_only_what_the_cheap_one_cannot() {
     assert!((2_000_000..2_600_000).contains(&expensive), "{expensive}");
 }
 
+/// Frames of 50 kB each 40 ms, due in 150 ms, over a path of 1 MB/s: it carries four of five.
+#[test]
+fn an_object_that_may_be_dropped_is_so_rather_than_late_and_makes_room_for_the_others() {
+    let stored = |may_drop: bool| {
+        let mut pair = Pair::new(Late::GiveUp, &[1.0]);
+        for number in 0..250 {
+            pair.now = Instant::from_millis(40 * number);
+            pair.submit(50_000, Some(pair.now + Duration::from_millis(150)));
+            if may_drop && number % 2 == 1 {
+                pair.sender.allow_drop(number as u32);
+            }
+            pair.run(&[10_000], Instant::from_millis(40 * (number + 1)));
+        }
+        let stored = pair.ended.iter().filter(|(number, outcome)| **number >= 50 && **outcome == Outcome::Stored);
+        let (droppable, other): (Vec<u32>, Vec<u32>) = stored.map(|(number, _)| *number).partition(|n| n % 2 == 1);
+        (droppable.len(), other.len())
+    };
+    let (droppable, other) = stored(true);
+    assert!(other >= 95 && droppable >= 50, "of 100 each: {droppable} and {other}");
+    let (droppable, other) = stored(false);
+    assert!(other < 80, "of 100 each: {droppable} and {other}");
+}
+
 #[test]
 fn the_object_due_earliest_goes_first() {
     let mut pair = Pair::new(Late::Continue, &[1.0]);
@@ -411,6 +434,25 @@ fn backlog_is_small_so_that_a_decision_takes_hold() {
     }
     // 1 MB/s and an RTT of 20 ms: 2.5 RTTs and 25 ms.
     assert!(most < 75_000 + 20_000, "{most}");
+}
+
+/// Where it delivers at once, its rate shows only once it is never idle.
+#[test]
+fn a_path_of_unknown_rate_is_given_what_it_delivers_in_25_ms_and_a_slow_one_no_more_than_at_first() {
+    let run = |bytes_ms: usize| {
+        let (mut pair, mut most) = (Pair::new(Late::Continue, &[1.0]), 0);
+        pair.submit(30_000_000, None);
+        while pair.now < Instant::from_millis(60) {
+            pair.write(0);
+            most = most.max(pair.up[0].len());
+            pair.deliver(0, bytes_ms).unwrap();
+            pair.now = pair.now + Duration::from_millis(1);
+        }
+        (pair.ended.len(), most)
+    };
+    let (ended, most) = run(usize::MAX);
+    assert!(ended == 1 && most > 1_000_000, "the first 65 kB each ms would make 4 MB: {ended}, {most}");
+    assert!(run(1000).1 < 265_000);
 }
 
 #[test]

@@ -17,6 +17,7 @@ use std::thread::{sleep, spawn};
 use std::time::{Duration, UNIX_EPOCH};
 
 use crosslane::clock::Clock;
+use crosslane_core::rng::Rng;
 use crosslane_core::transfer::multipath::frame::{self, Greeting};
 use crosslane_core::transfer::multipath::{extent, pieces};
 use program::{CROSSLANE, ProgramOutput, crosslane};
@@ -50,6 +51,10 @@ struct Relay {
 
 impl Relay {
     fn start(target: &str) -> Relay {
+        Relay::with_rate(target, RATE)
+    }
+
+    fn with_rate(target: &str, rate: u64) -> Relay {
         let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         // What waits in a relay is lost at a break.
         listener.set_recv_buffer_size(64 * 1024).unwrap();
@@ -71,7 +76,7 @@ impl Relay {
                         from.set_nonblocking(false).unwrap();
                         let Ok(to) = TcpStream::connect(target.lock().unwrap().as_str()) else { continue };
                         let bytes = bytes.clone();
-                        spawn(move || forward(from.into(), &to, &bytes));
+                        spawn(move || forward(from.into(), &to, &bytes, rate));
                     }
                     Err(_) => sleep(Duration::from_millis(5)),
                 }
@@ -86,7 +91,7 @@ impl Relay {
 
     /// Waits until the sender has sent this many bytes.
     fn await_bytes(&self, bytes: u64) {
-        for _ in 0..3000 {
+        for _ in 0..6000 {
             if self.bytes() >= bytes {
                 return;
             }
@@ -102,7 +107,7 @@ impl Drop for Relay {
     }
 }
 
-fn forward(mut from: TcpStream, mut to: &TcpStream, bytes: &AtomicU64) {
+fn forward(mut from: TcpStream, mut to: &TcpStream, bytes: &AtomicU64, rate: u64) {
     let (mut back_from, mut back_to) = (to.try_clone().unwrap(), from.try_clone().unwrap());
     spawn(move || {
         drop(std::io::copy(&mut back_from, &mut back_to));
@@ -114,7 +119,7 @@ fn forward(mut from: TcpStream, mut to: &TcpStream, bytes: &AtomicU64) {
             break;
         }
         bytes.fetch_add(count as u64, Ordering::Relaxed);
-        sleep(Duration::from_micros(count as u64 * 1_000_000 / RATE));
+        sleep(Duration::from_micros(count as u64 * 1_000_000 / rate));
     }
     drop(to.shutdown(Shutdown::Write));
 }
@@ -210,6 +215,47 @@ fn both_killed_go_on() {
     let output = send(workdir.path(), &relay.address);
     assert_eq!(output.code, Some(0), "{output:?}");
     check_stored(workdir.path(), &content, &relay, 2);
+}
+
+/// Kills either end at random moments. `CROSSLANE_KILLED_MB=10000` in the environment: with a file of 10 GB.
+#[test]
+fn ends_that_are_killed_at_random_moments_go_on_and_the_file_is_right() {
+    let megabytes = std::env::var("CROSSLANE_KILLED_MB").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
+    let (size, seed) = (megabytes * 1_000_000, u64::from(std::process::id()));
+    let (workdir, mut rng) = (TempDir::new().unwrap(), Rng::new(seed, "kills"));
+    let mut file = File::create(workdir.path().join("big")).unwrap();
+    for place in 0..megabytes {
+        let block: Vec<u8> = (0..1_000_000_u64).map(|byte| (byte * 31 + byte / 251 + place * 7) as u8).collect();
+        file.write_all(&block).unwrap();
+    }
+    let mut receiver = Receiver::start(workdir.path());
+    let relay = Relay::with_rate(&receiver.address, RATE.max(size / 50));
+    let mut sender = start_sender(workdir.path(), &relay.address);
+    let (mut kills, mut bytes) = (0, 0.0);
+    loop {
+        bytes += size as f64 * (0.02 + 0.2 * rng.uniform());
+        if bytes > 0.9 * size as f64 {
+            break;
+        }
+        relay.await_bytes(bytes as u64);
+        kills += 1;
+        if rng.uniform() < 0.5 {
+            kill(sender);
+            sender = start_sender(workdir.path(), &relay.address);
+        } else {
+            drop(receiver);
+            receiver = Receiver::start(workdir.path());
+            *relay.target.lock().unwrap() = receiver.address.clone();
+        }
+    }
+    let output = ProgramOutput::from(sender.wait_with_output().unwrap());
+    assert_eq!(output.code, Some(0), "seed {seed}: {output:?}");
+    let same = Command::new("cmp").args(["big", "in/big"]).current_dir(workdir.path()).status().unwrap();
+    assert!(same.success() && names(workdir.path()) == ["big"], "seed {seed}: the file is right");
+    let twice = relay.bytes().saturating_sub(size);
+    let most = size / 100 + kills * (STATE_BYTES.max(size / 100) + IN_FLIGHT);
+    eprintln!("seed {seed}: {twice} of {size} bytes were sent twice in {kills} kills, at most {most} may be");
+    assert!(twice <= most);
 }
 
 /// Size of a file of which a receiver that was stopped has the first half.

@@ -39,6 +39,8 @@ fn errors_in_deadlines_and_prices_are_reported() -> Result<(), Box<dyn std::erro
         (all.replace("deadline_s = 9", "deadline_s = nan"), "`deadline_s`: NaN is not above 0"),
         (all.replace("= 1000000", "= 10"), "`object_bytes`: 10 is outside 1000 to"),
         (format!("{all}\nobjects = 0"), "`objects`: 0 is outside 1 to"),
+        (format!("{all}\nmin_object_bytes = 2000000"), "`min_object_bytes`: 2000000 is outside 1000 to 1000000"),
+        (format!("{all}\ndroppable_every = 0"), "`droppable_every`: 0 is outside 1 to"),
         (format!("{all}\nlate = \"drop\""), "unknown word `drop`; choose from `give-up`, `continue`"),
         (format!("{all}\nevery_ms = 20"), "traffic of kind `deadline` has no `every_ms`; leave"),
         (format!("{MESSAGES}\ndeadline_s = 9"), "traffic of kind `messages` has no `deadline_s`; leave"),

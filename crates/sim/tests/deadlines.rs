@@ -51,6 +51,24 @@ fn metrics_of(scenario: &Scenario, recording: &Recording, optimum: Option<Optimu
     metrics(&records, &recording.sums, &Context { objects, ..Context::of(scenario, &names) })
 }
 
+/// Over 8 + 8 Mbit/s: frames of 20 Mbit/s, due in 300 ms, every second one droppable, and frames of 4 to 20 Mbit/s.
+#[test]
+fn frames_of_a_camera_are_dropped_or_made_smaller_and_the_others_arrive_in_time() -> Result<(), Box<dyn Error>> {
+    let text = fs::read_to_string(folder().join("symmetric-10s-bbr.toml"))?;
+    let (before, _) = text.split_once("[traffic]").ok_or("no traffic")?;
+    let frames = "[traffic]\nkind = \"deadline\"\nobject_bytes = 100000\nperiod_s = 0.04\ndeadline_s = 0.3\n";
+    let of = |keys: &str| -> Result<BTreeMap<String, f64>, Box<dyn Error>> {
+        let scenario = Scenario::parse(&format!("{before}{frames}{keys}"), "frames.toml")?;
+        Ok(metrics_of(&scenario, &run(&scenario, "deadline", 3)?, None))
+    };
+    let missed = "deadline.missed_share";
+    let (fixed, dropped, adapted) = (of("")?, of("droppable_every = 2")?, of("min_object_bytes = 20000")?);
+    assert!(fixed[missed] > 0.5, "{}", fixed[missed]);
+    assert!(dropped["deadline.undroppable_missed_share"] < 0.2, "{dropped:?}");
+    assert!(adapted[missed] < 0.05 && adapted["delivered_bytes"] > 0.6 * 16e6 / 8.0 * 60.0, "{adapted:?}");
+    Ok(())
+}
+
 #[test]
 fn no_deadline_is_missed_and_the_expensive_path_is_used_little_more_than_needed() -> Result<(), Box<dyn Error>> {
     let scenario = read("symmetric-10s-cubic.toml")?;

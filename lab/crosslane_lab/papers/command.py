@@ -3,13 +3,21 @@
 import argparse
 from pathlib import Path
 
-from crosslane_lab.papers import drives, hapanchak, nota, roads, szilagyi, torrinhas
+from crosslane_lab.papers import camera, drives, hapanchak, nota, roads, szilagyi, torrinhas
 from crosslane_lab.papers.frame import Options, reproduce
 from crosslane_lab.runs.runner import Runner, default_program
 
 PAPERS = {
     paper.name: paper
-    for paper in (hapanchak.PAPER, nota.PAPER, szilagyi.PAPER, torrinhas.PAPER, roads.PAPER, drives.PAPER)
+    for paper in (
+        hapanchak.PAPER,
+        nota.PAPER,
+        szilagyi.PAPER,
+        torrinhas.PAPER,
+        roads.PAPER,
+        camera.PAPER,
+        drives.PAPER,
+    )
 }
 
 

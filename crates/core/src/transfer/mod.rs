@@ -28,7 +28,7 @@ pub enum Late {
 /// Why an object is abandoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Abandoned {
-    /// Its deadline is past.
+    /// Its deadline is past, or it was to be dropped rather than sent late.
     Late,
     /// It changed while it was sent.
     Changed,

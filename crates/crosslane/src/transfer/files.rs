@@ -141,7 +141,7 @@ impl<Report: FnMut(&News, Option<&Sent>)> Source for Files<Report> {
         let Upload { path, name, start, deadline } = sent.upload.clone();
         let content = FileContent::open(&path).ok();
         sent.size_bytes = content.size_bytes();
-        Some(Object { name, start, deadline, content: Box::new(content), part: None })
+        Some(Object { name, start, deadline, content: Box::new(content), part: None, is_droppable: false })
     }
 
     fn on_news(&mut self, now: Instant, news: News) {

@@ -116,7 +116,7 @@ impl<'a, Report: FnMut(&News, Option<&Sent>)> Followed<'a, Report> {
         sent.size_bytes = growing.taken;
         let deadline = self.rules.deadline.map(|after| now + after);
         let (name, content) = (sent.upload.name.clone(), Box::new(content));
-        Some(Object { name, start: now, deadline, content, part: Some(part) })
+        Some(Object { name, start: now, deadline, content, part: Some(part), is_droppable: false })
     }
 
     fn update(&mut self, now: Instant, news: &News) -> Option<usize> {

@@ -48,6 +48,8 @@ pub struct Object {
     pub content: Box<dyn Content>,
     /// Its place in a file that grows; `None`: it is a whole file.
     pub part: Option<Part>,
+    /// Whether it is dropped rather than sent late, over a connection for each path.
+    pub is_droppable: bool,
 }
 
 /// The bytes of an object.

@@ -132,7 +132,7 @@ pub fn capacities(scenario: &Scenario, base: Base, seed: u64) -> Result<Vec<Capa
 }
 
 /// The optimum of a run whose objects started at these times (in ns); none if
-/// the traffic has no deadlines.
+/// the traffic has no deadlines, or its objects have no given size.
 ///
 /// # Errors
 /// The world cannot be created.
@@ -142,7 +142,8 @@ pub fn of_run(
     seed: u64,
     starts_ns: &[u64],
 ) -> Result<Option<Optimum>, ScenarioError> {
-    let Some(rules) = scenario.traffic.kind.deadlines() else { return Ok(None) };
+    let rules = scenario.traffic.kind.deadlines().filter(|rules| rules.min_object_bytes.is_none());
+    let Some(rules) = rules else { return Ok(None) };
     let job = |&start_ns: &u64| {
         let start_s = start_ns as f64 / 1e9;
         Job { start_s, deadline_s: start_s + rules.deadline_s, bytes: rules.object_bytes as f64 }

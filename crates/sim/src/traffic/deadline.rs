@@ -1,6 +1,8 @@
 //! Objects that are generated periodically, each with a deadline, sent by the
 //! transfer engine.
 
+use std::collections::BTreeMap;
+
 use crosslane_core::demand;
 use crosslane_core::rng::Rng;
 use crosslane_core::time::{Duration, Instant};
@@ -13,19 +15,33 @@ use toml::Table;
 use super::keys::{Fault, Keys, table};
 use super::{Source, Span, TrafficKind, Write};
 
-pub(super) const KEYS: [&str; 5] = ["object_bytes", "period_s", "deadline_s", "objects", "late"];
+pub(super) const KEYS: [&str; 7] =
+    ["object_bytes", "min_object_bytes", "period_s", "deadline_s", "objects", "droppable_every", "late"];
 
+/// Least size of an object, in bytes.
+const MIN_BYTES: u64 = 1_000;
 /// Maximum period and deadline, in s.
 const MAX_S: f64 = 3600.0;
 /// Maximum random delay of the first object, in s. By this the seeds of a world
 /// without randomness differ.
 const PHASE_S: f64 = 1.0;
+/// Factor on the size of objects after a late one.
+const DECREASE: f64 = 0.8;
+/// Part of the range of sizes that an object in good time adds: 10 s from the least to the greatest at 25 a second.
+const INCREASE: f64 = 0.004;
+/// An object is in good time in this part of the time that it has.
+const GOOD_TIME: f64 = 2.0 / 3.0;
+/// Objects without a result that are remembered.
+const MAX_AWAITED: usize = 1024;
 
 /// Objects that are generated periodically, each with a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct DeadlineTraffic {
     /// Size of an object, in bytes (1,000 to 10⁹).
     pub object_bytes: u64,
+    /// Least size to which a sender that adapts reduces them, in bytes (1,000 to `object_bytes`); `None`: it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_object_bytes: Option<u64>,
     /// Period, in s (above 0, at most 3600).
     pub period_s: f64,
     /// Time from an object's generation to its last byte read, in s (above 0, at
@@ -33,6 +49,9 @@ pub struct DeadlineTraffic {
     pub deadline_s: f64,
     /// Maximum number of objects.
     pub objects: u32,
+    /// Each so manieth object is dropped rather than sent late (from 1 on); `None`: none is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub droppable_every: Option<u32>,
     /// Handling of an object after its deadline.
     pub late: Late,
 }
@@ -48,11 +67,20 @@ pub struct Starts {
 
 impl DeadlineTraffic {
     pub(super) fn read(keys: &mut Keys) -> Result<DeadlineTraffic, Fault> {
-        let object_bytes = keys.whole("object_bytes", 1_000..=1_000_000_000, None)?;
+        let object_bytes = keys.whole("object_bytes", MIN_BYTES..=1_000_000_000, None)?;
         let (period_s, deadline_s) = (keys.above_zero("period_s", MAX_S)?, keys.above_zero("deadline_s", MAX_S)?);
         let objects = keys.whole("objects", 1..=u32::MAX, Some(u32::MAX))?;
         let late = keys.take("late")?.unwrap_or_default();
-        Ok(DeadlineTraffic { object_bytes, period_s, deadline_s, objects, late })
+        let min_object_bytes = Some(keys.whole("min_object_bytes", MIN_BYTES..=object_bytes, Some(object_bytes))?);
+        let min_object_bytes = min_object_bytes.filter(|bytes| *bytes < object_bytes);
+        let droppable_every = Some(keys.whole("droppable_every", 1..=u32::MAX, Some(u32::MAX))?);
+        let droppable_every = droppable_every.filter(|every| *every < u32::MAX);
+        Ok(DeadlineTraffic { object_bytes, min_object_bytes, period_s, deadline_s, objects, droppable_every, late })
+    }
+
+    /// Whether the object of this number, from 0 on, is dropped rather than sent late.
+    pub fn is_droppable(&self, number: u64) -> bool {
+        self.droppable_every.is_some_and(|every| (number + 1).is_multiple_of(every.into()))
     }
 
     /// Generation times of the objects of a run.
@@ -87,6 +115,50 @@ impl Iterator for Starts {
         self.remaining -= 1;
         self.next = start + self.period;
         Some(start)
+    }
+}
+
+/// The size of each object: it adapts to how late those before were, if the traffic has a least size, as the encoder of a
+/// camera does.
+#[derive(Clone, Debug)]
+pub struct Sizes {
+    rules: DeadlineTraffic,
+    bytes: f64,
+    /// When it was last reduced.
+    reduced: Instant,
+    /// Generation times of the objects without a result, by number.
+    awaited: BTreeMap<u64, Instant>,
+}
+
+impl Sizes {
+    /// Those of a run: the least at first, if there is one.
+    pub fn new(rules: DeadlineTraffic) -> Sizes {
+        let bytes = rules.min_object_bytes.unwrap_or(rules.object_bytes) as f64;
+        Sizes { rules, bytes, reduced: Instant::ZERO, awaited: BTreeMap::new() }
+    }
+
+    /// The size of an object that is generated now, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes as u64
+    }
+
+    /// The object of this number is sent.
+    pub fn begin(&mut self, number: u64, start: Instant) {
+        if self.rules.min_object_bytes.is_some() && self.awaited.len() < MAX_AWAITED {
+            self.awaited.insert(number, start);
+        }
+    }
+
+    /// An object has arrived, or is abandoned. A late one reduces the next ones, once for all that were on their way.
+    pub fn on_result(&mut self, now: Instant, number: u64, has_arrived: bool) {
+        let (Some(start), Some(min)) = (self.awaited.remove(&number), self.rules.min_object_bytes) else { return };
+        let (min, max) = (min as f64, self.rules.object_bytes as f64);
+        let part = now.since(start).as_secs_f64() / self.rules.deadline_s;
+        if (!has_arrived || part > 1.0) && start >= self.reduced {
+            (self.bytes, self.reduced) = ((self.bytes * DECREASE).max(min), now);
+        } else if has_arrived && part < GOOD_TIME {
+            self.bytes = (self.bytes + INCREASE * (max - min)).min(max);
+        }
     }
 }
 
@@ -169,5 +241,47 @@ impl Source for Objects {
 
     fn demand(&mut self, always: bool) -> Option<Vec<demand::Object>> {
         (self.sender.take_changed() || always).then(|| self.sender.demand())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: DeadlineTraffic = DeadlineTraffic {
+        object_bytes: 100_000,
+        min_object_bytes: Some(20_000),
+        period_s: 0.04,
+        deadline_s: 0.15,
+        objects: u32::MAX,
+        droppable_every: Some(3),
+        late: Late::GiveUp,
+    };
+
+    #[test]
+    fn sizes_grow_while_objects_are_in_good_time_and_a_late_one_reduces_them_once() {
+        let mut sizes = Sizes::new(RULES);
+        assert_eq!(sizes.bytes(), 20_000);
+        let at = |number: u64| Instant::from_millis(40 * number);
+        for number in 0..300 {
+            sizes.begin(number, at(number));
+            sizes.on_result(at(number) + Duration::from_millis(60), number, true);
+        }
+        assert_eq!(sizes.bytes(), 100_000);
+        (300..303).for_each(|number| sizes.begin(number, at(number)));
+        sizes.on_result(at(303), 300, false);
+        sizes.on_result(at(306), 301, true);
+        // Arrived in time, and not in good time.
+        sizes.on_result(at(305), 302, true);
+        assert_eq!(sizes.bytes(), 80_000);
+    }
+
+    #[test]
+    fn without_a_least_size_it_is_constant_and_every_third_object_may_be_dropped() {
+        let mut sizes = Sizes::new(DeadlineTraffic { min_object_bytes: None, ..RULES });
+        sizes.begin(0, Instant::ZERO);
+        sizes.on_result(Instant::from_millis(900), 0, false);
+        assert_eq!(sizes.bytes(), 100_000);
+        assert_eq!((0..7).filter(|number| RULES.is_droppable(*number)).collect::<Vec<_>>(), [2, 5]);
     }
 }

@@ -23,7 +23,7 @@ mod stream;
 mod uploads;
 
 pub use bulk::{BULK_BYTES, Bulk};
-pub use deadline::{DeadlineTraffic, Starts};
+pub use deadline::{DeadlineTraffic, Sizes, Starts};
 use keys::{Fault, Keys};
 pub use messages::Messages;
 pub use paced::{BACKLOG, Paced};
@@ -190,7 +190,8 @@ mod tests {
     #[test]
     fn each_kind_has_the_name_and_the_keys_of_its_entry() {
         let given = "size_bytes = 100\nevery_ms = 20\nrate_mbit_s = 5\nsize_mb = [1, 2]\npause_s = [0, 1]\n\
-            object_bytes = 1000\nperiod_s = 10\ndeadline_s = 9\nobjects = 3\nlate = \"continue\"";
+            object_bytes = 2000\nmin_object_bytes = 1000\nperiod_s = 10\ndeadline_s = 9\nobjects = 3\n\
+            droppable_every = 2\nlate = \"continue\"";
         for entry in KINDS {
             let mut table: Table = given.parse().unwrap();
             table.retain(|key, _| entry.keys.contains(&key));

@@ -8,6 +8,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+mod drops;
 mod open;
 mod outputs;
 mod path;
@@ -240,13 +241,15 @@ impl Sender {
     }
 
     /// The next object that is not whole at its deadline, if such objects are given up: it is abandoned. If all of it
-    /// is in flight, it is so [`RECEIPT_TIMEOUT`] later.
+    /// is in flight, it is so [`RECEIPT_TIMEOUT`] later. One that [may be dropped](Self::allow_drop) is abandoned before, in
+    /// either case.
     pub fn poll_late(&mut self, now: Instant) -> Option<u32> {
         let patience = |open: &Open| if open.is_in_flight() { RECEIPT_TIMEOUT } else { Duration::ZERO };
         let is_late = |open: &&Open| open.deadline.is_some_and(|at| at + patience(open) <= now);
         let is_whole = |open: &Open| open.is_in_flight() && open.in_flight.is_empty();
-        let number = self.active().find(|open| is_late(open) && !is_whole(open))?.number;
-        (self.late == Late::GiveUp && self.abandon(number, Abandoned::Late)).then_some(number)
+        let late = self.active().find(|open| self.late == Late::GiveUp && is_late(open) && !is_whole(open));
+        let number = late.map(|open| open.number).or_else(|| self.next_drop(now))?;
+        self.abandon(number, Abandoned::Late).then_some(number)
     }
 
     /// What to write to the connection of a path now.
@@ -266,7 +269,8 @@ impl Sender {
                 return Some(Write::End { number });
             }
         }
-        if !this.carries(now) {
+        let has_s = |open: &Open| Some(open.deadline?.since(open.start).as_secs_f64());
+        if !this.carries(now, self.active().filter_map(has_s).fold(f64::INFINITY, f64::min)) {
             return None;
         }
         let begun = self.active().filter(|open| open.offered != 0).count();
@@ -356,16 +360,17 @@ impl Sender {
         open.next_piece().or_else(|| self.late_piece(now, path, open))
     }
 
-    /// A piece in flight on another path that would deliver it too late, and later than this one.
+    /// A piece in flight on another path that would deliver it too late, and later than this one. If late objects are given
+    /// up, this one must deliver it in time: a copy that comes late only holds up others.
     fn late_piece(&self, now: Instant, path: usize, open: &Open) -> Option<u32> {
-        let this = self.paths.get(path)?;
         let left_s = open.deadline.map_or(f64::INFINITY, |at| at.as_secs_f64() - now.as_secs_f64());
-        let is_past = self.late == Late::GiveUp && left_s < 0.0;
-        let others = self.paths.iter().enumerate().filter(|(other, _)| *other != path && !is_past);
+        let arrival_here_s = self.paths.get(path)?.next_arrival_s();
+        let is_useless = self.late == Late::GiveUp && left_s < arrival_here_s;
+        let others = self.paths.iter().enumerate().filter(|(other, _)| *other != path && !is_useless);
         others.flat_map(|(_, other)| other.flights(now)).find_map(|(flight, arrival_s)| {
             let is_single = flight.number == open.number && open.in_flight.get(&flight.index) == Some(&1);
             let is_late = arrival_s > left_s - LATE_S || arrival_s.is_infinite();
-            (is_single && is_late && this.next_arrival_s() < arrival_s).then_some(flight.index)
+            (is_single && is_late && arrival_here_s < arrival_s).then_some(flight.index)
         })
     }
 

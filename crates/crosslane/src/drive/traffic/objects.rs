@@ -7,10 +7,11 @@ use crosslane_core::agent::Output;
 use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
 use crosslane_core::transfer::Abandoned;
+use crosslane_core::transfer::frame::Outcome;
 use crosslane_core::transfer::multipath::ranges::Ranges;
 use crosslane_core::transfer::multipath::sender::Decision;
 use crosslane_sim::record::messages::MessageLog;
-use crosslane_sim::traffic::{DeadlineTraffic, Starts};
+use crosslane_sim::traffic::{DeadlineTraffic, Sizes, Starts};
 use socket2::Socket;
 
 use super::connection;
@@ -54,6 +55,7 @@ pub(super) struct Periodic {
     rules: DeadlineTraffic,
     due: Option<Instant>,
     starts: Starts,
+    sizes: Sizes,
     log: MessageLog,
     /// The paths by their place in the sender's preference.
     paths: Vec<PathId>,
@@ -66,7 +68,15 @@ impl Periodic {
         let mut starts = rules.starts(run.plan.span, run.plan.seed);
         let due = starts.next();
         std::thread::sleep(due.unwrap_or_default().since(run.clock.now()));
-        Periodic { rules, due, starts, log: MessageLog::new(true), paths, outputs: Vec::new() }
+        Periodic {
+            rules,
+            due,
+            starts,
+            sizes: Sizes::new(rules),
+            log: MessageLog::new(true),
+            paths,
+            outputs: Vec::new(),
+        }
     }
 
     pub(super) fn into_record(self) -> EndpointRecord {
@@ -82,8 +92,10 @@ impl Source for Periodic {
     fn take(&mut self) -> Option<Object> {
         let start = self.due?;
         self.due = self.starts.next();
-        let size_bytes = self.rules.object_bytes;
+        // Over one MPTCP connection the size is constant.
+        let size_bytes = if self.paths.is_empty() { self.rules.object_bytes } else { self.sizes.bytes() };
         let number = self.log.begin(start, size_bytes);
+        self.sizes.begin(number, start);
         let content = Box::new(Pattern { first: number << 40, size_bytes });
         Some(Object {
             name: number.to_string(),
@@ -91,6 +103,7 @@ impl Source for Periodic {
             deadline: Some(start + self.rules.deadline()),
             content,
             part: None,
+            is_droppable: self.rules.is_droppable(number),
         })
     }
 
@@ -104,6 +117,10 @@ impl Source for Periodic {
             News::Decision(Decision { path, state, was, reason }) => {
                 let path = self.paths[path];
                 self.outputs.push((now, Output::Decision { path, state, was, reason }));
+            }
+            News::Abandoned(number, _) => self.sizes.on_result(now, number.into(), false),
+            News::Receipt(receipt) => {
+                self.sizes.on_result(now, receipt.number.into(), receipt.outcome == Outcome::Stored);
             }
             _ => {}
         }

@@ -29,6 +29,8 @@ mod writing;
 
 /// Interval at which statistics are read and what is to be written is decided.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// So many bytes are written at a time, if the engine gives them.
+const WRITE_BYTES: usize = 128 * 1024;
 /// Longest wait before `stop` is checked again.
 const IDLE_INTERVAL: Duration = Duration::from_millis(50);
 /// Longest wait for the receiver to read the last bytes.
@@ -168,6 +170,9 @@ impl Sending<'_> {
             let (size_bytes, modified_ns) = (object.content.size_bytes(), object.content.modified_ns());
             let number = self.engine.submit(size_bytes, modified_ns, object.start, object.deadline);
             let Some(number) = number else { return };
+            if object.is_droppable {
+                self.engine.allow_drop(number);
+            }
             self.outgoing.insert(number, Outgoing { object, digests: Digests::default() });
             self.source.on_news(now, News::Numbered(number));
         }
@@ -342,13 +347,15 @@ impl Sending<'_> {
     fn write(&mut self, now: Instant, path: usize) -> io::Result<()> {
         let mut is_fresh = false;
         while let Some(open) = self.links.get_mut(path).and_then(|link| link.open.as_mut()) {
-            if !open.stream.flush()? {
+            if open.stream.unsent() >= WRITE_BYTES && !open.stream.flush()? {
                 return Ok(());
             }
             match self.engine.poll(now, path) {
                 Some(write) => self.encode(now, path, write),
-                None if is_fresh || self.engine.is_idle() => return Ok(()),
                 None => {
+                    if !open.stream.flush()? || is_fresh || self.engine.is_idle() {
+                        return Ok(());
+                    }
                     let transport = open.statistics()?;
                     self.engine.on_backlog(now, path, &transport);
                     is_fresh = true;

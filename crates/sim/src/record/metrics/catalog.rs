@@ -138,8 +138,11 @@ pub const METRICS: &[Metric] = metrics! {
         "IP bytes sent in the traffic's direction over payload delivered, minus 1",
         Run(messages::overhead_share);
     "deadline.missed_share": "0–1", Low, Both, "deadlines missed",
-        "of the objects whose deadline is within the run, those whose last byte was read later or never; traffic of kind `deadline` only, as the next six",
+        "of the objects whose deadline is within the run, those whose last byte was read later or never; traffic of kind `deadline` only, as the next seven",
         Run(|run| Some(run.objects()?.missed_share));
+    "deadline.undroppable_missed_share": "0–1", Low, Both, "deadlines missed, not droppable",
+        "the same of the objects that may not be dropped; only with `droppable_every` above 1",
+        Run(|run| run.objects()?.undroppable_missed_share);
     "deadline.unwritten_share": "0–1", Low, Both, "deadlines missed by the write",
         "those whose last byte the connection had not accepted by the deadline: with a large send buffer far fewer than are missed",
         Run(|run| Some(run.objects()?.unwritten_share));

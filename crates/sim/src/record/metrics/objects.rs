@@ -10,6 +10,8 @@ use crate::scenario::Scenario;
 pub struct Objects {
     /// Share whose last byte was not read by the deadline; not a number without objects.
     pub(super) missed_share: f64,
+    /// The same of those that may not be dropped; `None` if all may or none.
+    pub(super) undroppable_missed_share: Option<f64>,
     /// Share whose last byte the connection had not accepted by then.
     pub(super) unwritten_share: f64,
     /// Times from generation to the last byte read, ascending, in s.
@@ -33,12 +35,16 @@ impl Objects {
             due.iter().map(|object| Some(at(object)? - object.sent_ns)).collect()
         };
         let (took_ns, write_ns) = (times_ns(|object| object.received_ns), times_ns(|object| object.written_ns));
+        let is_late = |took_ns: &Option<u64>| took_ns.is_none_or(|took_ns| took_ns > deadline_ns);
         let late_share = |times_ns: &[Option<u64>]| {
-            let late = times_ns.iter().filter(|took_ns| took_ns.is_none_or(|took_ns| took_ns > deadline_ns));
-            late.count() as f64 / due.len() as f64
+            times_ns.iter().filter(|took_ns| is_late(took_ns)).count() as f64 / due.len() as f64
         };
+        let numbered = || due.iter().zip(&took_ns).filter(|(object, _)| !rules.is_droppable(object.number));
+        let (undroppable, late) = (numbered().count(), numbered().filter(|(_, took_ns)| is_late(took_ns)).count());
+        let is_mixed = undroppable > 0 && undroppable < due.len();
         Some(Objects {
             missed_share: late_share(&took_ns),
+            undroppable_missed_share: is_mixed.then(|| late as f64 / undroppable as f64),
             unwritten_share: late_share(&write_ns),
             took_s: sorted_s(took_ns),
             write_s: sorted_s(write_ns),

@@ -18,7 +18,7 @@ use super::Side;
 use crate::record::messages::{MessageLog, Results};
 use crate::record::rows::MessageRow;
 use crate::scenario::Scenario;
-use crate::traffic::Starts;
+use crate::traffic::{DeadlineTraffic, Sizes, Starts};
 use crate::transport::{Segment, Settings, SubflowInfo};
 use connection::Connection;
 
@@ -34,8 +34,10 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 const NUMBERS: u16 = 20_000;
 
 pub(super) struct Transfer {
-    object_bytes: u64,
-    deadline: Duration,
+    rules: DeadlineTraffic,
+    sizes: Sizes,
+    /// The sizes of open objects.
+    bytes: BTreeMap<u32, u64>,
     starts: std::iter::Peekable<Starts>,
     sender: Sender,
     receiver: Receiver,
@@ -77,8 +79,9 @@ impl Transfer {
             next_attempt: first,
         };
         Some(Transfer {
-            object_bytes: rules.object_bytes,
-            deadline: rules.deadline(),
+            rules,
+            sizes: Sizes::new(rules),
+            bytes: BTreeMap::new(),
             starts,
             sender: Sender::new(rules.late, &unit_costs),
             receiver: Receiver::default(),
@@ -155,14 +158,21 @@ impl Transfer {
     /// Takes objects that have been generated, and gives late ones up.
     fn generate(&mut self, now: Instant) {
         while let Some(at) = self.starts.next_if(|at| *at <= now) {
-            let size_bytes = self.object_bytes;
-            if self.sender.submit(size_bytes, 0, at, Some(at + self.deadline)).is_some() {
-                self.log.begin(at, size_bytes);
-            } else {
+            let size_bytes = self.sizes.bytes();
+            let Some(number) = self.sender.submit(size_bytes, 0, at, Some(at + self.rules.deadline())) else {
                 self.skipped += 1;
+                continue;
+            };
+            if self.rules.is_droppable(number.into()) {
+                self.sender.allow_drop(number);
             }
+            self.bytes.insert(number, size_bytes);
+            self.sizes.begin(self.log.begin(at, size_bytes), at);
         }
-        while self.sender.poll_late(now).is_some() {}
+        while let Some(number) = self.sender.poll_late(now) {
+            self.bytes.remove(&number);
+            self.sizes.on_result(now, number.into(), false);
+        }
         let interval = if self.sender.is_idle() { IDLE_INTERVAL } else { POLL_INTERVAL };
         let due = self.starts.peek().copied();
         self.poll_at = due.map_or(now + interval, |due| due.min(now + interval));
@@ -247,7 +257,11 @@ impl Transfer {
                 Reply::Received(pieces) => {
                     self.sender.on_received(now, place, *pieces);
                 }
-                Reply::Receipt(receipt) => self.sender.close_object(receipt.number),
+                Reply::Receipt(receipt) => {
+                    self.sender.close_object(receipt.number);
+                    self.bytes.remove(&receipt.number);
+                    self.sizes.on_result(now, receipt.number.into(), receipt.outcome == Outcome::Stored);
+                }
                 // No object is resumed.
                 Reply::Have(..) => {}
             }
@@ -289,8 +303,9 @@ impl Transfer {
             match write {
                 Write::Abandon { number, why } => frame::abandon(&mut bytes, number, why),
                 Write::Offer { number } => {
-                    let deadline_ms = self.deadline.as_millis() as u32;
-                    frame::offer(&mut bytes, number, self.object_bytes, 0, deadline_ms, &number.to_string());
+                    let deadline_ms = self.rules.deadline().as_millis() as u32;
+                    let size_bytes = self.bytes.get(&number).copied().unwrap_or_default();
+                    frame::offer(&mut bytes, number, size_bytes, 0, deadline_ms, &number.to_string());
                 }
                 Write::End { number } => {
                     frame::end(&mut bytes, number, &[0; DIGEST_BYTES]);

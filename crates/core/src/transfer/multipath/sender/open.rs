@@ -18,6 +18,7 @@ pub(super) struct Open {
     pub size: u64,
     pub start: Instant,
     pub deadline: Option<Instant>,
+    pub is_droppable: bool,
     /// Pieces to be given out: never given out, or only on connections that broke.
     pub missing: Ranges,
     /// When its content was last modified, in ns since 1970; 0: not known.
@@ -42,6 +43,7 @@ impl Open {
             size,
             start,
             deadline,
+            is_droppable: false,
             missing: Ranges::below(pieces(size)),
             modified_ns,
             is_answered: !is_resumable(size, modified_ns),
@@ -58,6 +60,7 @@ impl Open {
     pub(super) fn restart(&mut self) {
         *self = Open {
             abandoned: self.abandoned,
+            is_droppable: self.is_droppable,
             ..Open::new(self.number, self.size, self.modified_ns, self.start, self.deadline)
         };
     }

@@ -10,13 +10,16 @@ use crate::path::{PathId, PathState, Rat, Sample, SampleKind, Transport};
 use crate::time::{Duration, Instant};
 use crate::transfer::multipath::PIECE_BYTES;
 
-/// Limit of unacknowledged bytes while the rate of a path is unknown.
+/// Limit of unacknowledged bytes while the rate of a path is unknown, unless it just delivered so much that more takes no
+/// longer.
 const FIRST_BYTES: f64 = 262_144.0;
 /// Maximum bytes that the connection holds unsent, in s at the rate of the path: these cannot be taken back.
 const UNSENT_S: f64 = 0.025;
 /// Limit of unacknowledged bytes, in RTTs at the rate of the path: 1 is in flight, the rest lets the rate
 /// grow.
 const BACKLOG_RTTS: f64 = 2.5;
+/// The same at least, for objects that have little time.
+const MIN_BACKLOG_RTTS: f64 = 1.25;
 /// A delivery may take this many RTTs.
 const DELIVERY_RTTS: u32 = 3;
 /// Payload of a full TCP segment, in bytes.
@@ -47,6 +50,9 @@ pub(super) struct Path {
     unacked: u64,
     unsent: u64,
     bytes_acked: u64,
+    /// Bytes acknowledged within the last [`UNSENT_S`], and when the present ones began to be counted, from how many on.
+    delivered: f64,
+    counted: (Instant, u64),
     /// When something was delivered, or nothing was in flight.
     progress: Instant,
     /// What an agent believes of it, if it doubts.
@@ -68,6 +74,8 @@ impl Path {
             unacked: 0,
             unsent: 0,
             bytes_acked: 0,
+            delivered: 0.0,
+            counted: (Instant::ZERO, 0),
             progress: Instant::ZERO,
             doubt: None,
         }
@@ -86,6 +94,7 @@ impl Path {
 
     pub(super) fn open(&mut self, now: Instant) {
         (self.is_open, self.was_open, self.progress) = (true, true, now);
+        (self.delivered, self.counted) = (0.0, (now, 0));
     }
 
     /// Returns the pieces in flight.
@@ -110,6 +119,12 @@ impl Path {
             self.progress = now;
         }
         self.bytes_acked = transport.bytes_acked;
+        let (since, acked) = self.counted;
+        let counted_s = now.since(since).as_secs_f64();
+        if counted_s >= UNSENT_S {
+            self.delivered = self.bytes_acked.saturating_sub(acked) as f64 / counted_s * UNSENT_S;
+            self.counted = (now, self.bytes_acked);
+        }
     }
 
     pub(super) fn on_transport(&mut self, now: Instant, transport: &Transport) {
@@ -132,12 +147,24 @@ impl Path {
         PathSupply { input, rat: Rat::Other, history, latest: &self.latest }
     }
 
-    /// Whether it is to carry a further piece.
-    pub(super) fn carries(&self, now: Instant) -> bool {
-        let (unacked, unsent) = match self.bytes_s() {
-            None => (FIRST_BYTES, FIRST_BYTES / 4.0),
-            Some(bytes_s) => (bytes_s * (self.min_rtt_s() * BACKLOG_RTTS + UNSENT_S), bytes_s * UNSENT_S),
+    /// Whether it is to carry a further piece, of objects that have this time at least, in s. Half of what the delay leaves
+    /// of it is their queue at most.
+    pub(super) fn carries(&self, now: Instant, has_s: f64) -> bool {
+        let rtt_s = self.min_rtt_s();
+        let queue_s = ((has_s - rtt_s / 2.0) / 2.0).max(rtt_s * (MIN_BACKLOG_RTTS - 1.0));
+        let limits = |bytes_s: f64| {
+            // With a piece in addition: else the rate of a path that carries two or three could not grow.
+            let unacked =
+                (bytes_s * (rtt_s + queue_s) + PIECE_BYTES as f64).min(bytes_s * (rtt_s * BACKLOG_RTTS + UNSENT_S));
+            (unacked, bytes_s * UNSENT_S)
         };
+        let (unacked, unsent) = self.bytes_s().map_or_else(
+            || {
+                let (unacked, unsent) = limits(self.delivered_bytes_s());
+                (unacked.max(FIRST_BYTES), unsent.max(FIRST_BYTES / 4.0))
+            },
+            limits,
+        );
         let has_room = |bytes: u64, limit: f64| {
             bytes == 0 || ((bytes + PIECE_BYTES) as f64) <= limit.max(2.0 * PIECE_BYTES as f64)
         };
@@ -205,7 +232,7 @@ impl Path {
         self.arrival_s(self.flight_bytes() + PIECE_BYTES)
     }
 
-    fn flight_bytes(&self) -> u64 {
+    pub(super) fn flight_bytes(&self) -> u64 {
         self.flights.iter().map(|flight| u64::from(flight.length)).sum()
     }
 
@@ -221,7 +248,12 @@ impl Path {
         self.rate.history()?.mean_rate(0.0)
     }
 
-    fn min_rtt_s(&self) -> f64 {
+    /// The rate at which it delivered within the last [`UNSENT_S`], in bytes/s.
+    pub(super) fn delivered_bytes_s(&self) -> f64 {
+        self.delivered / UNSENT_S
+    }
+
+    pub(super) fn min_rtt_s(&self) -> f64 {
         self.rate.history().map_or(0.0, |history| history.min_rtt().as_secs_f64())
     }
 }

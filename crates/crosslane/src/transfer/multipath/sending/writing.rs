@@ -40,6 +40,7 @@ impl Sending<'_> {
                 }
             }
             Write::Piece { number, index, offset, length } => {
+                let begin = into.len();
                 frame::piece(into, number, index, length);
                 let head = into.len();
                 into.resize(head + length as usize, 0);
@@ -48,7 +49,7 @@ impl Sending<'_> {
                     None => Err(Abandoned::Unreadable),
                 };
                 if let Err(why) = read {
-                    into.clear();
+                    into.truncate(begin);
                     self.engine.take_back(path, why);
                     self.abandoned(now, number, why);
                 }
