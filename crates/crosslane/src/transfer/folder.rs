@@ -27,7 +27,7 @@ use parts::{Content, Held, Part, RESERVED};
 
 /// A state of a partial file is written after so many new bytes, or this part of the file.
 const STATE_BYTES: u64 = 1_000_000;
-const STATE_SHARE: u64 = 100;
+const STATE_SHARE: u64 = 500;
 /// Longest name of a file that leaves room for the suffixes of a state.
 const MAX_RESUMED_NAME: usize = 255 - ".100.part.state.new".len();
 /// Maximum number of open files of one sender, as many as our sender has open.
