@@ -49,7 +49,7 @@ pub struct DeadlineTraffic {
     pub deadline_s: f64,
     /// Maximum number of objects.
     pub objects: u32,
-    /// Each so manieth object is dropped rather than sent late (from 1 on); `None`: none is.
+    /// Every n-th object is dropped rather than sent late, for this n (from 1 on); `None`: none is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub droppable_every: Option<u32>,
     /// Handling of an object after its deadline.
