@@ -137,6 +137,11 @@ impl Sizes {
         Sizes { rules, bytes, reduced: Instant::ZERO, awaited: BTreeMap::new() }
     }
 
+    /// The rules of its traffic.
+    pub fn rules(&self) -> &DeadlineTraffic {
+        &self.rules
+    }
+
     /// The size of an object that is generated now, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes as u64

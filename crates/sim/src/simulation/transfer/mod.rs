@@ -18,7 +18,7 @@ use super::Side;
 use crate::record::messages::{MessageLog, Results};
 use crate::record::rows::MessageRow;
 use crate::scenario::Scenario;
-use crate::traffic::{DeadlineTraffic, Sizes, Starts};
+use crate::traffic::{Sizes, Starts};
 use crate::transport::{Segment, Settings, SubflowInfo};
 use connection::Connection;
 
@@ -34,7 +34,6 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 const NUMBERS: u16 = 20_000;
 
 pub(super) struct Transfer {
-    rules: DeadlineTraffic,
     sizes: Sizes,
     /// The sizes of open objects.
     bytes: BTreeMap<u32, u64>,
@@ -79,7 +78,6 @@ impl Transfer {
             next_attempt: first,
         };
         Some(Transfer {
-            rules,
             sizes: Sizes::new(rules),
             bytes: BTreeMap::new(),
             starts,
@@ -159,11 +157,11 @@ impl Transfer {
     fn generate(&mut self, now: Instant) {
         while let Some(at) = self.starts.next_if(|at| *at <= now) {
             let size_bytes = self.sizes.bytes();
-            let Some(number) = self.sender.submit(size_bytes, 0, at, Some(at + self.rules.deadline())) else {
+            let Some(number) = self.sender.submit(size_bytes, 0, at, Some(at + self.sizes.rules().deadline())) else {
                 self.skipped += 1;
                 continue;
             };
-            if self.rules.is_droppable(number.into()) {
+            if self.sizes.rules().is_droppable(number.into()) {
                 self.sender.allow_drop(number);
             }
             self.bytes.insert(number, size_bytes);
@@ -303,7 +301,7 @@ impl Transfer {
             match write {
                 Write::Abandon { number, why } => frame::abandon(&mut bytes, number, why),
                 Write::Offer { number } => {
-                    let deadline_ms = self.rules.deadline().as_millis() as u32;
+                    let deadline_ms = self.sizes.rules().deadline().as_millis() as u32;
                     let size_bytes = self.bytes.get(&number).copied().unwrap_or_default();
                     frame::offer(&mut bytes, number, size_bytes, 0, deadline_ms, &number.to_string());
                 }
