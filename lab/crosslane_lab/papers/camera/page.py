@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean, median
 from string import Template
 
 import polars as pl
@@ -50,16 +51,17 @@ def _table(frame: pl.DataFrame, rate: str) -> Iterator[str]:
 
 
 def _cells(name: str, part: pl.DataFrame) -> list[str]:
-    share = [f"{(part[column].mean() or 0.0) * 100:.1f}" for column in ("missed", "undroppable")]
-    overhead = part["overhead"].median()
-    return [name, *share, f"{part['mbit_s'].mean():.1f}", "–" if overhead is None else f"{overhead * 100:.1f}"]
+    share = [f"{fmean(part[column].to_list() or [0.0]) * 100:.1f}" for column in ("missed", "undroppable")]
+    overhead = part["overhead"].drop_nulls().to_list()
+    rate = fmean(part["mbit_s"].to_list() or [0.0])
+    return [name, *share, f"{rate:.1f}", f"{median(overhead) * 100:.1f}" if overhead else "–"]
 
 
 def _verdict(frame: pl.DataFrame, rate: str) -> str:
     ours, single, *_ = _places(frame, rate).values()
     pairs = ours.join(single, on=["drive", "rate"], suffix="_alone")
     reached = pairs.filter(pl.col("missed") <= TARGET * pl.col("missed_alone")).height
-    ratio = pairs["missed"].sum() / max(pairs["missed_alone"].sum(), 1e-9)
+    ratio = sum(pairs["missed"].to_list()) / max(sum(pairs["missed_alone"].to_list()), 1e-9)
     met = "reached" if ratio <= TARGET else "**not reached**"
     return (
         f"Over all drives {ratio:.2f} of the better operator alone by the same engine (target: {TARGET}, {met}); "
