@@ -182,7 +182,7 @@ fn a_client_that_never_reads_is_dropped_and_makes_room() {
     }
     let began = Instant::now();
     let mut refused = world.run(&["status"]);
-    // On a busy machine one of them may have been dropped already.
+    // In one run on a busy machine a place was free; the cause is not known.
     while refused.code == Some(0) {
         assert!(began.elapsed() < SOON);
         hung.push(hang());
