@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crosslane::clock::processor_time;
 use crosslane::control::report::{AgentStatus, ConnectionReport};
 use crosslane::netlink::endpoints::Limits;
 use crosslane::netlink::{PathManager, select_path_manager};
@@ -33,6 +34,8 @@ rat = "nr"
 name = "threshold"
 "#;
 const CONNECTIONS: usize = 1000;
+/// Steps of [`computation`].
+const COMPUTATION: u64 = 80_000;
 /// Of each request; `TIMES` of the environment for more.
 const TIMES: usize = 20;
 /// Longest wait for an answer, on a busy machine.
@@ -113,6 +116,14 @@ impl World {
     }
 }
 
+/// Processor time of a computation that is always the same and about as long as an answer: what more it takes now and then is of the
+/// machine, which counts interrupts, and what other guests of its host take, as time of the thread.
+fn computation() -> Duration {
+    let began = processor_time();
+    std::hint::black_box((0..COMPUTATION).fold(0_u64, |sum, i| std::hint::black_box(sum ^ i).rotate_left(7)));
+    processor_time() - began
+}
+
 /// Printed: processor time of the loop for each request, with its other work meanwhile, which is printed too.
 #[test]
 fn a_thousand_connections_are_shown_quickly_and_no_request_holds_up_the_loop() {
@@ -125,6 +136,7 @@ fn a_thousand_connections_are_shown_quickly_and_no_request_holds_up_the_loop() {
     let stream = world.connect();
     let middle = shown[CONNECTIONS / 2].token;
     let pause = Duration::from_millis(2);
+    let mut machine = Vec::new();
     let own = (0..10 * times()).map(|_| world.loop_time_of(|| sleep(pause))).collect();
     eprintln!("nothing in {pause:?}: {}", quantiles(own));
     for request in [
@@ -133,9 +145,10 @@ fn a_thousand_connections_are_shown_quickly_and_no_request_holds_up_the_loop() {
         r#"{"request": {"explain": "lte"}}"#.to_owned(),
         format!(r#"{{"request": {{"explain": "{middle}"}}}}"#),
     ] {
-        let cost = || {
+        let mut cost = || {
             let cost = world.loop_time_of(|| drop(world.ask(&stream, &request)));
             sleep(pause);
+            machine.push(computation());
             cost
         };
         let costs: Vec<Duration> = (0..10 * times()).map(|_| cost()).collect();
@@ -148,6 +161,7 @@ fn a_thousand_connections_are_shown_quickly_and_no_request_holds_up_the_loop() {
     let long = format!(r#"{{"request": {{"explain": "{}"}}}}"#, "x".repeat(60_000));
     let answer = world.ask(&world.connect(), &long);
     assert!(answer.len() < 200 && answer.contains("it has no path"), "{answer:.300}");
+    eprintln!("the same computation each time, of the machine itself: {}", quantiles(machine));
     eprintln!("longest answer, as the agent measures it: {before:.3} ms, then {:.3} ms", longest());
     for command in ["status", "links", "connections"] {
         let time = |_| {
