@@ -182,7 +182,7 @@ fn a_tunnel_command_without_an_agent_is_reported() {
         (&["status", "--interface", &long], "none runs in this network namespace; start"),
         (
             &["mode", "fast"],
-            "invalid value 'fast' for '<MODE>' [possible values: aggregate, redundant, standby, cheapest-first, per-flow]",
+            "invalid value 'fast' for '<MODE>' [possible values: aggregate, redundant, standby, cheapest-first, per-flow, adaptive]",
         ),
         (&["mode"], "the following required arguments were not provided: <MODE>; add --help"),
     ];

@@ -12,6 +12,7 @@ use super::wire::gre_key::GreKey;
 use super::wire::path_feedback::PathFeedback;
 use crate::parameters::Choice;
 use crate::path::{PathId, PathState};
+use crate::time::Duration;
 
 /// How the active paths are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +29,8 @@ pub enum Mode {
     CheapestFirst,
     /// Each flow on one path.
     PerFlow,
+    /// As cheapest-first, but over another path while the answers of a path are late, with copies of what is at risk.
+    Adaptive,
 }
 
 /// How the driver protects what the tunnel carries.
@@ -43,11 +46,12 @@ pub enum Encryption {
 
 impl Mode {
     /// All modes.
-    pub const ALL: [Mode; 5] = [Mode::Aggregate, Mode::Redundant, Mode::Standby, Mode::CheapestFirst, Mode::PerFlow];
+    pub const ALL: [Mode; 6] =
+        [Mode::Aggregate, Mode::Redundant, Mode::Standby, Mode::CheapestFirst, Mode::PerFlow, Mode::Adaptive];
 
     /// Whether the order of the paths decides which one carries.
     pub(super) fn follows_order(self) -> bool {
-        matches!(self, Mode::Standby | Mode::CheapestFirst)
+        matches!(self, Mode::Standby | Mode::CheapestFirst | Mode::Adaptive)
     }
 
     /// The name in configurations, records and commands.
@@ -58,6 +62,7 @@ impl Mode {
             Mode::Standby => "standby",
             Mode::CheapestFirst => "cheapest-first",
             Mode::PerFlow => "per-flow",
+            Mode::Adaptive => "adaptive",
         }
     }
 }
@@ -74,6 +79,21 @@ impl Choice for Encryption {
     }
 }
 
+/// What mode adaptive counts as late, and may send twice.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Copies {
+    /// A packet that is later than this is as bad as lost.
+    pub late: Duration,
+    /// Bytes that may be sent twice, as a share of the bytes of packets in any ten seconds (0 to 1).
+    pub extra_bytes: f64,
+}
+
+impl Default for Copies {
+    fn default() -> Copies {
+        Copies { late: Duration::from_millis(100), extra_bytes: 0.1 }
+    }
+}
+
 /// Configuration of a tunnel.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -82,6 +102,8 @@ pub struct Setup {
     /// Whether the peer follows this endpoint's mode, wanted states and order: true for the vehicle, false for the
     /// gateway.
     pub is_initiator: bool,
+    /// For mode adaptive.
+    pub copies: Copies,
     /// Preference of each path by the user, 0 first.
     pub ranks: Vec<u8>,
     /// A number that differs from that of the previous start.

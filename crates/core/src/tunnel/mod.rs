@@ -20,6 +20,7 @@ pub mod anti_replay;
 pub mod wire;
 
 mod api;
+mod copy_budget;
 mod explain;
 mod feedback;
 mod fq_codel;
@@ -33,12 +34,14 @@ mod recent_max;
 mod recv_path;
 mod reorder_buffer;
 mod reporting;
+mod rescue;
 mod retransmit_queue;
 mod scheduler;
 mod send_path;
 mod status;
 
-pub use api::{Encryption, Input, Mode, Output, Setup};
+pub use api::{Copies, Encryption, Input, Mode, Output, Setup};
+use copy_budget::CopyBudget;
 use feedback::ReportPaths;
 use fq_codel::{PathDelays, Queue, Queued};
 pub use keepalive::{Keepalive, NAT_TIMEOUT};
@@ -76,6 +79,8 @@ pub struct Tunnel<P> {
     paths: Paths<P>,
     queue: Queue<P>,
     retransmits: RetransmitQueue<P>,
+    copy_budget: CopyBudget,
+    late: Duration,
     /// Next flow sequence number of each flow.
     next_sequences: Vec<u32>,
     scheduler: Scheduler,
@@ -104,6 +109,8 @@ impl<P: Clone> Tunnel<P> {
             paths,
             queue: Queue::new(),
             retransmits: RetransmitQueue::new(),
+            copy_budget: CopyBudget::new(setup.copies.extra_bytes),
+            late: setup.copies.late,
             next_sequences: alloc::vec![0; 256],
             scheduler: Scheduler::new(),
             reorder: ReorderBuffer::new(),
@@ -189,6 +196,7 @@ impl<P: Clone> Tunnel<P> {
                 self.outbox.outputs.push_back(Output::Changed { path: id, liveness, reason });
             }
         }
+        self.repeat_late(now);
         if is_overdue && self.peer.reads_feedback {
             self.report_paths.note_change(now);
             self.paths.request_feedback_on_all(now);
@@ -214,9 +222,9 @@ impl<P: Clone> Tunnel<P> {
     /// Sends the next packet, with its copies, if a path has room.
     fn transmit(&mut self, now: Instant) {
         if self.paths.any_delivers()
-            && let Some(&Retransmittable { bytes, flow, .. }) = self.retransmits.front(now)
+            && let Some(&Retransmittable { bytes, flow, avoid, .. }) = self.retransmits.front(now)
         {
-            if let Some(path) = self.choose(now, flow, bytes, now, false).iter().next()
+            if let Some(path) = self.choose(now, flow, bytes, now, false, avoid).iter().next()
                 && let Some(copy) = self.retransmits.packets.pop_front()
             {
                 self.send_on(now, path, &copy, self.keeps_copies());
@@ -229,7 +237,7 @@ impl<P: Clone> Tunnel<P> {
         let Some(&Queued { bytes, flow, arrived, bulk, .. }) = self.queue.head(now, delays) else {
             return self.scheduler.note_idle(now, &mut self.paths);
         };
-        let chosen = self.choose(now, flow, bytes, arrived, bulk);
+        let chosen = self.choose(now, flow, bytes, arrived, bulk, None);
         let queued = if chosen.is_empty() { None } else { self.queue.take_head() };
         let Some(queued) = queued else { return };
         let next = &mut self.next_sequences[usize::from(flow)];
@@ -237,13 +245,22 @@ impl<P: Clone> Tunnel<P> {
         *next = (*next + 1) % SEQUENCES;
         let is_kept = (self.mode != Mode::Redundant || self.paths.number_up(chosen) < 2) && self.keeps_copies();
         chosen.iter().for_each(|path| self.send_on(now, path, &copy, is_kept));
+        self.send_copy_at_risk(now, &copy);
         self.send_recovery_copies(now, &copy);
     }
 
-    fn choose(&mut self, now: Instant, flow: u8, bytes: u32, arrived: Instant, bulk: bool) -> PathSet {
+    fn choose(
+        &mut self,
+        now: Instant,
+        flow: u8,
+        bytes: u32,
+        arrived: Instant,
+        bulk: bool,
+        avoid: Option<PathId>,
+    ) -> PathSet {
         let wire_bytes = self.outbox.wire_bytes(bytes);
         let backlog_bytes = self.queue.backlog_bytes(flow) + u64::from(bytes);
-        let head = Head { flow, bulk, arrived, wire_bytes, backlog_bytes };
+        let head = Head { flow, bulk, avoid, arrived, wire_bytes, backlog_bytes };
         self.scheduler.choose(now, self.mode, &mut self.paths, head)
     }
 
@@ -265,7 +282,8 @@ impl<P: Clone> Tunnel<P> {
         let is_recovering = |sender: &SendPath<P>| sender.liveness() == Liveness::Recovering && sender.is_open();
         let is_redundant = self.mode == Mode::Redundant;
         for (id, path) in self.paths.iter_mut().filter(|(_, path)| is_recovering(&path.sender)) {
-            if path.sender.has_cwnd_room() && !is_redundant {
+            let is_allowed = self.mode != Mode::Adaptive || self.copy_budget.take(now, copy.bytes);
+            if path.sender.has_cwnd_room() && !is_redundant && is_allowed {
                 self.outbox.packet(now, id, path, copy, Options::default());
             }
         }

@@ -10,7 +10,7 @@ use super::path_order::PathOrder;
 use super::recv_path::RecvPath;
 use super::reorder_buffer::ActivePaths;
 use super::retransmit_queue::Retransmittable;
-use super::send_path::{Liveness, OneWayDelay, PathMtu, SendPath};
+use super::send_path::{Liveness, OneWayDelay, Other, PathMtu, SendPath};
 use super::wire::control_message::{MAX_PATHS, PathReport};
 use super::wire::path_feedback::PathFeedback;
 use crate::path::{PathId, PathState};
@@ -250,8 +250,9 @@ impl<P> Paths<P> {
     /// The paths on which packets of the peer may arrive.
     pub(super) fn active_paths(&self, mode: Mode, peer_retransmits: bool) -> ActivePaths {
         let up_to = |worst: Liveness| {
-            // In mode redundant backups carry copies.
-            let least = if mode == Mode::Redundant { PathState::Backup } else { PathState::Active };
+            // In these modes backups carry copies.
+            let least =
+                if matches!(mode, Mode::Redundant | Mode::Adaptive) { PathState::Backup } else { PathState::Active };
             let used = |path: &Path<P>| path.sender.wanted_state >= least && path.sender.liveness() <= worst;
             self.iter().map(|(id, path)| u16::from(used(path)) << id.0).sum::<u16>()
         };
@@ -259,6 +260,24 @@ impl<P> Paths<P> {
         let paths =
             Some(up_to(Liveness::Unknown)).filter(|paths| *paths != 0).unwrap_or_else(|| up_to(Liveness::Probing));
         ActivePaths { paths, retransmits: peer_retransmits }
+    }
+
+    /// Tells each path what another one could do, given what is late; `None`: copies are not wanted.
+    pub(super) fn compare(&mut self, now: Instant, late: Option<Duration>) {
+        for index in 0..self.present.len() {
+            let other = late.and_then(|late| self.best_beside(now, index, late));
+            self.present[index].iter_mut().for_each(|path| path.sender.lateness.other = other);
+        }
+    }
+
+    fn best_beside(&self, now: Instant, index: usize, late: Duration) -> Option<Other> {
+        let others = self.iter().filter(|(id, _)| usize::from(id.0) != index).map(|(_, path)| &path.sender);
+        let open = others.filter(|other| other.is_open() && other.liveness() != Liveness::Down);
+        let could = open.filter_map(|other| {
+            let is_sure = other.liveness() == Liveness::Up && !other.is_doubted(now);
+            Some(Other { usual: other.lateness.usual()?, is_sure, late })
+        });
+        could.min_by_key(|other| (!other.is_sure, other.usual))
     }
 
     pub(super) fn bytes_in_flight(&self) -> u64 {

@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 
 use super::fq_codel::Queued;
+use crate::path::PathId;
 use crate::time::{Duration, Instant};
 
 /// Retransmission of a packet ends this long after its first transmission. After an outage the inner TCP has
@@ -21,6 +22,8 @@ pub(super) struct Retransmittable<P> {
     pub bytes: u32,
     pub flow: u8,
     pub sequence: u32,
+    /// The path that delays it, of a packet that is sent again before its loss is proved.
+    pub avoid: Option<PathId>,
     /// Retransmission ends at this time.
     until: Instant,
     /// Retransmissions left.
@@ -32,7 +35,12 @@ impl<P> Retransmittable<P> {
     pub(super) fn new(now: Instant, queued: Queued<P>, sequence: u32) -> Retransmittable<P> {
         let Queued { packet, bytes, flow, .. } = queued;
         let until = now + RETRANSMIT_WITHIN;
-        Retransmittable { packet, bytes, flow, sequence, until, tries: MAX_RETRANSMISSIONS }
+        Retransmittable { packet, bytes, flow, sequence, avoid: None, until, tries: MAX_RETRANSMISSIONS }
+    }
+
+    /// The same, to be sent on another path than this.
+    pub(super) fn avoiding(self, path: PathId) -> Retransmittable<P> {
+        Retransmittable { avoid: Some(path), ..self }
     }
 }
 

@@ -24,6 +24,8 @@ pub(super) struct Head {
     pub flow: u8,
     /// Whether its flow is bulk.
     pub bulk: bool,
+    /// A path that delays it.
+    pub avoid: Option<PathId>,
     pub arrived: Instant,
     /// Its length as a datagram on the wire, in bytes.
     pub wire_bytes: u32,
@@ -43,6 +45,12 @@ pub(super) fn class<P>(sender: &SendPath<P>) -> Option<(bool, u8)> {
 struct Candidate {
     path: PathId,
     rank: u8,
+    is_backup: bool,
+    /// In mode adaptive: its answers are late, and another path could do better.
+    is_doubted: bool,
+    is_stalled: bool,
+    is_sure: bool,
+    is_tried: bool,
     expected_arrival_us: i64,
     has_cwnd_room: bool,
     has_room_for_copies: bool,
@@ -53,6 +61,11 @@ impl Candidate {
     fn is_free(&self, now: Instant) -> bool {
         self.has_cwnd_room && self.paced_to <= now
     }
+
+    /// The place of its path in the order of preference; backups come last.
+    fn place(&self) -> (bool, u8, PathId) {
+        (self.is_backup, self.rank, self.path)
+    }
 }
 
 /// State of the scheduler.
@@ -62,6 +75,8 @@ pub(super) struct Scheduler {
     flow_paths: Vec<Option<PathId>>,
     /// The primary path of bulk flows, if it is not the lowest-delay path.
     pub primary: Option<PathId>,
+    /// The path on which a copy of the last packet is due, since the one chosen or a preferred one is doubted.
+    pub copy_on: Option<PathId>,
     /// When to try again to send a packet that found no room.
     pub retry_at: Option<Instant>,
     /// The candidates of the last packet; their memory is reused.
@@ -71,7 +86,13 @@ pub(super) struct Scheduler {
 impl Scheduler {
     pub(super) fn new() -> Scheduler {
         let flow_paths = alloc::vec![None; 256];
-        Scheduler { flow_paths, primary: None, retry_at: None, candidates: Vec::with_capacity(MAX_PATHS) }
+        Scheduler {
+            flow_paths,
+            primary: None,
+            copy_on: None,
+            retry_at: None,
+            candidates: Vec::with_capacity(MAX_PATHS),
+        }
     }
 
     /// Updates the primary path.
@@ -93,7 +114,7 @@ impl Scheduler {
     /// The paths on which to send a packet now; none if it has to wait.
     pub(super) fn choose<P>(&mut self, now: Instant, mode: Mode, paths: &mut Paths<P>, head: Head) -> PathSet {
         let mut candidates = core::mem::take(&mut self.candidates);
-        find_candidates(mode, paths, head, &mut candidates);
+        find_candidates(now, mode, paths, head, &mut candidates);
         for full in candidates.iter().filter(|candidate| !candidate.has_cwnd_room) {
             if let Some(path) = paths.get_mut(full.path) {
                 path.sender.note_full(now);
@@ -106,9 +127,12 @@ impl Scheduler {
             }
             _ => self.first_free(now, mode, paths, head, &mut candidates).into_iter().collect::<PathSet>(),
         };
+        self.copy_on =
+            chosen.iter().next().filter(|_| mode == Mode::Adaptive).and_then(|path| second(now, path, &candidates));
         self.retry_at = None;
         if chosen.is_empty() && !candidates.is_empty() {
-            let overflow = (mode == Mode::CheapestFirst).then_some(head.arrived + OVERFLOW_AFTER);
+            let overflow =
+                matches!(mode, Mode::CheapestFirst | Mode::Adaptive).then_some(head.arrived + OVERFLOW_AFTER);
             let paced = candidates.iter().filter(|path| path.has_cwnd_room).map(|path| path.paced_to);
             self.retry_at = paced.chain(overflow).filter(|at| *at > now).min();
             // A path that was offered too little shows nothing about its rate.
@@ -141,6 +165,9 @@ impl Scheduler {
             Mode::Standby | Mode::CheapestFirst => {
                 candidates.sort_unstable_by_key(|candidate| (candidate.rank, candidate.path));
             }
+            Mode::Adaptive => candidates.sort_unstable_by_key(|candidate| {
+                (candidate.is_stalled, head.avoid == Some(candidate.path), candidate.is_doubted, candidate.place())
+            }),
             Mode::PerFlow => {
                 let pinned = self.path_of_flow(head.flow, candidates);
                 candidates.retain(|candidate| Some(candidate.path) == pinned);
@@ -154,6 +181,7 @@ impl Scheduler {
                 later_us <= max_later_us(paths, first.path, candidate.path, head.backlog_bytes)
             }
             Mode::CheapestFirst => now.since(head.arrived) >= OVERFLOW_AFTER,
+            Mode::Adaptive => candidate.is_backup <= first.is_backup && now.since(head.arrived) >= OVERFLOW_AFTER,
             _ => false,
         };
         candidates.iter().find(|candidate| candidate.is_free(now) && may(candidate)).map(|free| free.path)
@@ -170,17 +198,46 @@ impl Scheduler {
     }
 }
 
-/// Finds the paths that may carry: those of the best class, and in mode redundant all that are not closed.
-fn find_candidates<P>(mode: Mode, paths: &Paths<P>, head: Head, candidates: &mut Vec<Candidate>) {
+/// The path on which a packet that was sent on `first` is at risk: a preferred path that is doubted, which shows that it
+/// delivers again, or the next one if `first` is doubted.
+fn second(now: Instant, first: PathId, candidates: &[Candidate]) -> Option<PathId> {
+    let first = candidates.iter().find(|candidate| candidate.path == first)?;
+    let is_sure = first.is_sure && !first.is_doubted && !first.is_stalled;
+    let others = candidates
+        .iter()
+        .filter(|other| other.path != first.path && other.has_room_for_copies && other.paced_to <= now);
+    let is_at_risk = |other: &&Candidate| {
+        first.is_doubted
+            || first.is_stalled
+            || other.is_doubted && other.place() < first.place() && (other.is_tried || !is_sure)
+    };
+    let mut at_risk = others.filter(is_at_risk);
+    at_risk.next().map(|other| other.path)
+}
+
+/// Finds the paths that may carry: those of the best class, in mode redundant all that are not closed, and in mode
+/// adaptive all that are up.
+fn find_candidates<P>(now: Instant, mode: Mode, paths: &Paths<P>, head: Head, candidates: &mut Vec<Candidate>) {
     let reference = paths.reference_delay();
     let best = paths.senders().filter_map(class).min();
     candidates.clear();
     // A copy on every open path, also on backups: who chooses copies chooses their cost.
-    let may = |sender: &SendPath<P>| class(sender) == best || mode == Mode::Redundant && sender.is_open();
+    let may = |sender: &SendPath<P>| {
+        let is_spare = match mode {
+            Mode::Redundant | Mode::Adaptive => sender.is_open(),
+            _ => false,
+        };
+        is_spare || class(sender) == best
+    };
     let usable = paths.iter().filter(|(_, path)| best.is_some() && may(&path.sender));
     candidates.extend(usable.map(|(id, Path { sender, .. })| Candidate {
         path: id,
         rank: paths.order.rank(id),
+        is_backup: sender.wanted_state == PathState::Backup,
+        is_doubted: sender.is_doubted(now),
+        is_stalled: sender.liveness() != Liveness::Up,
+        is_sure: sender.lateness.is_sure(now),
+        is_tried: sender.lateness.is_tried(now),
         expected_arrival_us: sender.expected_arrival_us(head.wire_bytes, reference),
         has_cwnd_room: sender.has_cwnd_room(),
         has_room_for_copies: sender.has_room_for_copies(),

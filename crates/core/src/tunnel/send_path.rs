@@ -6,19 +6,21 @@ use alloc::string::String;
 use super::keepalive::Keepalive;
 use super::retransmit_queue::Retransmittable;
 use super::wire::control_message::PathReport;
-use crate::path::{PathId, PathState, Sample, SampleKind, Transport};
+use crate::path::PathState;
 use crate::time::{Duration, Instant};
 
 mod cwnd;
 mod delivery_rate;
 mod feedback;
 mod in_flight;
+mod lateness;
 mod liveness;
 mod pacer;
 mod packet_counts;
 mod packet_train;
 mod path_mtu;
 mod rtt;
+mod sample;
 mod slow_start;
 
 pub(super) use cwnd::MAX_CWND_BYTES;
@@ -27,6 +29,8 @@ use delivery_rate::DeliveryRate;
 use feedback::Mark;
 pub(super) use feedback::OneWayDelay;
 use in_flight::{InFlight, SentPacket};
+use lateness::Lateness;
+pub(super) use lateness::Other;
 pub use liveness::Liveness;
 pub(super) use liveness::TunnelState;
 use liveness::{KEEPALIVE_IN_USE, LivenessMonitor, Observed, Transition};
@@ -48,6 +52,7 @@ const IN_USE: Duration = Duration::from_secs(5);
 pub(super) struct SendPath<P> {
     pub wanted_state: PathState,
     pub rtt: Rtt,
+    pub lateness: Lateness,
     /// `None`: no path MTU discovery.
     pub mtu: Option<PathMtu>,
     pub counts: PacketCounts,
@@ -78,6 +83,7 @@ impl<P> SendPath<P> {
         SendPath {
             wanted_state,
             rtt: Rtt::default(),
+            lateness: Lateness::new(now),
             mtu: None,
             counts: PacketCounts::default(),
             in_flight: InFlight::new(now, next),
@@ -230,37 +236,13 @@ impl<P> SendPath<P> {
         self.train = PacketTrain::InFlight { first, last: first + u64::from(TRAIN_PACKETS) - 1, first_mark: None };
     }
 
-    /// The measurements as a sample of connection `token`; `None` before any feedback.
-    pub(super) fn sample(&self, path: PathId, token: u32) -> Option<Sample> {
-        self.rtt.min?;
-        let transport = Transport {
-            token,
-            peer: Transport::NO_PEER,
-            accepted: false,
-            backup: false,
-            rtt: self.rtt.smoothed(),
-            rttvar: self.rtt.variation,
-            unacked: 0,
-            sacked: 0,
-            delivered: self.counts.delivered as u32,
-            bytes_acked: self.counts.acknowledged_bytes,
-            notsent_bytes: 0,
-            bytes_received: 0,
-            lost: 0,
-            retransmitted: 0,
-            cwnd: 0,
-            min_rtt: self.rtt.min,
-            delivery_bit_s: self.rate.bytes_s().map(|rate| (rate * 8.0) as u64),
-        };
-        Some(Sample { path, kind: SampleKind::Transport(transport) })
-    }
-
     /// Applies the peer's report on this path; returns the lost packets.
     pub(super) fn on_report(&mut self, now: Instant, report: &PathReport) -> VecDeque<Retransmittable<P>> {
         let mut lost = VecDeque::new();
         let Some(covered) = self.in_flight.covered_by(report.highest) else { return lost };
         let is_window_used = self.cwnd.note_use(self.bytes_in_flight(), &self.rate, &self.rtt);
         let mut newest = None;
+        let mut is_lossy = false;
         for number in covered {
             let Some(packet) = self.in_flight.pop_oldest() else { break };
             let inside = |&(first, length): &(u32, u16)| (number as u32).wrapping_sub(first) < u32::from(length);
@@ -272,6 +254,7 @@ impl<P> SendPath<P> {
             self.liveness.on_packet(is_lost);
             self.counts.on_packet(packet.bytes, is_lost);
             if is_lost {
+                is_lossy = true;
                 lost.extend(packet.copy);
             } else {
                 newest = Some(packet.sent);
@@ -282,7 +265,7 @@ impl<P> SendPath<P> {
         }
         self.train.note(report.highest, Mark::of(report));
         if let Some(sent) = newest {
-            self.measure(now, sent, report);
+            self.measure(now, sent, report, is_lossy);
         }
         lost
     }
@@ -298,9 +281,10 @@ impl<P> SendPath<P> {
         !(packet.is_mtu_probe && is_lost)
     }
 
-    fn measure(&mut self, now: Instant, sent: Instant, report: &PathReport) {
+    fn measure(&mut self, now: Instant, sent: Instant, report: &PathReport, is_lossy: bool) {
         let rtt = feedback::rtt(now, sent, report);
         self.rtt.note(now, rtt);
+        self.lateness.note(now, rtt, is_lossy);
         self.rtt.note_held(Duration::from_micros(u64::from(report.held_us)));
         self.cwnd.on_rtt(rtt);
         let min_rtt = self.rtt.min.unwrap_or(rtt);
@@ -345,6 +329,7 @@ impl<P> SendPath<P> {
             last_sent: self.in_flight.last_sent,
             keepalive: if is_answered { self.keepalive } else { Keepalive::OFF },
             is_in_use: self.is_in_use(),
+            is_doubted: self.lateness.is_doubted(),
             is_closed: !self.is_open(),
         }
     }
@@ -361,6 +346,7 @@ impl<P> SendPath<P> {
             self.forget_rate();
             self.last_carried = now;
         }
+        self.lateness.checked = now;
         let transition = self.liveness.advance(now, tunnel, &self.observed());
         let is_stalled = self.liveness() >= Liveness::Probing;
         let to_retransmit = match is_stalled && has_other_path || transition == Some(Transition::Down) {
@@ -392,6 +378,6 @@ impl<P> SendPath<P> {
 
     /// When [`advance`](Self::advance) or a probe is due.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        self.liveness.next_wakeup(&self.observed())
+        self.liveness.next_wakeup(&self.observed()).into_iter().chain(self.next_repeat()).min()
     }
 }

@@ -16,6 +16,7 @@ mod liar;
 mod limits;
 mod packet_trains;
 mod primary_path;
+mod rescue;
 mod restarts;
 mod retransmissions;
 mod riding;
@@ -102,6 +103,7 @@ impl Testbed {
             Tunnel::new(Setup {
                 mode,
                 is_initiator,
+                copies: Copies::default(),
                 ranks: vec![],
                 epoch: 7 + u32::from(is_initiator),
                 overhead_bytes: OVERHEAD,

@@ -70,7 +70,7 @@ impl Agents {
             .map_err(|cause| Error::usage("planning the tunnel", cause, "see docs/reference/strategies.md"))?;
         let is_encrypted = params.encryption == Encryption::Noise;
         let keys = is_encrypted.then(|| Keys::make(folder, &[CLIENT, GATEWAY])).transpose()?;
-        let tunnel_config = tunnel::gateway_config(scenario, keys.as_ref());
+        let tunnel_config = tunnel::gateway_config(scenario, &params, keys.as_ref());
         let gateway_config = Table::from_iter([("tunnel".to_string(), tunnel_config.into())]);
         let start = || AgentProcess::start("gateway", gateway_config, folder);
         let gateway = testbed.server.enter(start)??;

@@ -8,6 +8,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crosslane_core::tunnel::Mode;
 use crosslane_sim::scenario::{Scenario, TunnelParams};
 use toml::{Table, Value};
 
@@ -88,7 +89,7 @@ fn make_key(file: &Path) -> Result<String> {
 /// `[tunnel]` of the vehicle's configuration; unencrypted without keys.
 pub fn vehicle_config(scenario: &Scenario, params: &TunnelParams, keys: Option<&Keys>) -> Table {
     let mode = Value::try_from(params.mode).unwrap_or(Value::String(String::new()));
-    let mut table = common(scenario, VEHICLE);
+    let mut table = common(scenario, params, VEHICLE);
     table.insert("gateway".into(), format!("{}:{PORT}", testbed::SERVER).into());
     table.insert("mode".into(), mode);
     table.insert("encryption".into(), if keys.is_some() { "noise" } else { "none" }.into());
@@ -100,12 +101,12 @@ pub fn vehicle_config(scenario: &Scenario, params: &TunnelParams, keys: Option<&
 }
 
 /// `[tunnel]` of the gateway's configuration; unencrypted without keys.
-pub fn gateway_config(scenario: &Scenario, keys: Option<&Keys>) -> Table {
+pub fn gateway_config(scenario: &Scenario, params: &TunnelParams, keys: Option<&Keys>) -> Table {
     let mut vehicle = Table::from_iter([
         ("name".to_string(), Value::from("vehicle")),
         ("address".to_string(), Value::Array(vec![format!("{VEHICLE}/32").into()])),
     ]);
-    let mut table = common(scenario, SERVER);
+    let mut table = common(scenario, params, SERVER);
     table.insert("listen".into(), format!("0.0.0.0:{PORT}").into());
     match keys {
         Some(keys) => {
@@ -120,14 +121,18 @@ pub fn gateway_config(scenario: &Scenario, keys: Option<&Keys>) -> Table {
 
 /// Settings of both endpoints; those that the scenario does not set keep their
 /// defaults.
-fn common(scenario: &Scenario, address: Ipv4Addr) -> Table {
+fn common(scenario: &Scenario, params: &TunnelParams, address: Ipv4Addr) -> Table {
     let mut table = Table::from_iter([
         ("interface".to_string(), Value::from(INTERFACE)),
         ("address".to_string(), Value::Array(vec![format!("{address}/{PREFIX}").into()])),
     ]);
-    let params = &scenario.tunnel;
-    if params.mtu != testbed::MTU {
-        table.insert("mtu".into(), i64::from(params.mtu).into());
+    let mtu = scenario.tunnel.mtu;
+    if mtu != testbed::MTU {
+        table.insert("mtu".into(), i64::from(mtu).into());
+    }
+    if params.mode == Mode::Adaptive {
+        table.insert("late_ms".into(), i64::from(params.late_ms).into());
+        table.insert("extra_bytes".into(), params.extra_bytes.into());
     }
     table
 }
@@ -159,7 +164,7 @@ mod tests {
         assert_eq!(vehicle["gateway"].as_str(), Some("10.255.0.1:4760"));
         assert_eq!(vehicle["address"][0].as_str(), Some("10.77.0.2/24"));
         assert_eq!((vehicle["mode"].as_str(), vehicle["encryption"].as_str()), (Some("aggregate"), Some("noise")));
-        let gateway = gateway_config(&scenario(), Some(&keys));
+        let gateway = gateway_config(&scenario(), &params, Some(&keys));
         assert_eq!(gateway["key"].as_str(), Some("/nowhere/keys/gateway.key"));
         assert_eq!(gateway["vehicle"][0]["key"].as_str(), Some("VEHICLE"));
         assert_eq!(gateway["vehicle"][0]["address"][0].as_str(), Some("10.77.0.2/32"));
@@ -168,7 +173,7 @@ mod tests {
     #[test]
     fn an_unencrypted_tunnel_has_no_keys() {
         let params = TunnelParams { encryption: Encryption::None, ..TunnelParams::default() };
-        for table in [vehicle_config(&scenario(), &params, None), gateway_config(&scenario(), None)] {
+        for table in [vehicle_config(&scenario(), &params, None), gateway_config(&scenario(), &params, None)] {
             assert_eq!(table["encryption"].as_str(), Some("none"));
             assert!(!table.contains_key("key") && !table.to_string().contains("key"));
         }

@@ -3,9 +3,10 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use crosslane_core::tunnel::wire::overhead::Overhead;
-use crosslane_core::tunnel::{Encryption, Mode};
+use crosslane_core::tunnel::{Copies, Encryption, Mode};
 use ipnet::IpNet;
 use serde::Deserialize;
 use toml::Spanned;
@@ -45,6 +46,12 @@ pub struct TunnelConfig {
     /// The mode; the vehicle's choice holds for both endpoints.
     #[serde(default)]
     pub mode: Mode,
+    /// A packet that is later than this is as bad as lost to mode adaptive.
+    #[serde(default = "late_ms")]
+    pub late_ms: Spanned<u32>,
+    /// Bytes that mode adaptive may send twice, as a share of the bytes of packets in any ten seconds.
+    #[serde(default = "extra_bytes")]
+    pub extra_bytes: Spanned<f64>,
     /// Protection of the packets.
     #[serde(default)]
     pub encryption: Encryption,
@@ -76,6 +83,16 @@ pub struct VehicleConfig {
 /// Default name of the interface.
 pub fn interface() -> String {
     "crosslane0".into()
+}
+
+/// Default of `late_ms`.
+pub fn late_ms() -> Spanned<u32> {
+    Spanned::new(0..0, Copies::default().late.as_millis() as u32)
+}
+
+/// Default of `extra_bytes`.
+pub fn extra_bytes() -> Spanned<f64> {
+    Spanned::new(0..0, Copies::default().extra_bytes)
 }
 
 fn mtu() -> Spanned<u32> {
@@ -133,6 +150,14 @@ impl TunnelConfig {
         }
         if self.gateway.is_some() && self.is_plain() == self.gateway_key.is_some() {
             return Err((0, "`gateway_key` does not go with `encryption = \"none\"`".into(), "give one or the other"));
+        }
+        if !(0.0..=1.0).contains(self.extra_bytes.get_ref()) {
+            let cause = format!("a share of {} sent twice", self.extra_bytes.get_ref());
+            return Err((self.extra_bytes.span().start, cause, "give `extra_bytes` from 0 (no copies) to 1"));
+        }
+        if !(1..=60_000).contains(self.late_ms.get_ref()) {
+            let cause = format!("a `late_ms` of {}", self.late_ms.get_ref());
+            return Err((self.late_ms.span().start, cause, "give 1 to 60000"));
         }
         if !MTUS.contains(self.mtu.get_ref()) {
             return Err((self.mtu.span().start, format!("an MTU of {}", self.mtu.get_ref()), "give 576 to 9216"));
@@ -264,6 +289,12 @@ impl TunnelConfig {
     pub fn set_gateway_address(&self, address: SocketAddr) {
         // Two resolutions may finish.
         let _ = self.found_gateway.set(address);
+    }
+
+    /// What mode adaptive counts as late, and may send twice.
+    pub fn copies(&self) -> Copies {
+        let late = Duration::from_millis((*self.late_ms.get_ref()).into());
+        Copies { late, extra_bytes: *self.extra_bytes.get_ref() }
     }
 
     /// MTU of the interface, in bytes.

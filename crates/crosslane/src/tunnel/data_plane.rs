@@ -225,6 +225,7 @@ fn plan(config: &TunnelConfig, ranks: Vec<u8>, keepalives: Vec<Keepalive>) -> Re
         is_initiator: at.is_some(),
         mode: config.mode,
         ranks,
+        copies: config.copies(),
         keepalives,
         overhead: config.overhead(),
         mtu: config.inner_mtu(),

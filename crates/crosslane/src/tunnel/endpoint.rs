@@ -87,6 +87,7 @@ impl Endpoint {
         let setup = Setup {
             mode: plan.mode,
             is_initiator: plan.is_initiator,
+            copies: plan.copies,
             ranks: plan.ranks,
             epoch: 0,
             overhead_bytes: plan.overhead.around_gre(),

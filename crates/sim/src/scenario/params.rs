@@ -3,7 +3,8 @@
 use crosslane_core::parameters::Choice;
 use crosslane_core::path::OnFade;
 use crosslane_core::strategy;
-use crosslane_core::tunnel::{Encryption, Mode};
+use crosslane_core::time::Duration;
+use crosslane_core::tunnel::{Copies, Encryption, Mode};
 
 crosslane_core::parameters! {
     /// Parameters of a strategy that has none.
@@ -45,12 +46,23 @@ crosslane_core::parameters! {
         /// Mode of use of the paths: over all by what each can carry, each packet over every path, over the most
         /// preferred one, over it and what it cannot carry over the next, or each flow over one path.
         mode: Mode = Mode::Aggregate;
+        /// A packet that is later than this is as bad as lost to mode `adaptive`.
+        late_ms: u32 = 100, "ms", 1.0 to 60000.0;
+        /// Bytes that mode `adaptive` may send twice, as a share of the bytes of packets in any 10 s (0: none).
+        extra_bytes: f64 = 0.1, "", 0.0 to 1.0;
         /// Protection of what the tunnel carries; `none`: GRE-in-UDP in the clear (RFC 8086).
         encryption: Encryption = Encryption::Noise;
         /// The agent's strategy that selects the paths, with its default parameters.
         steer: Steer = Steer(&strategy::threshold::ENTRY);
         /// Name of the tree's file for that strategy, relative to the scenario.
         tree: Option<String> = None;
+    }
+}
+
+impl TunnelParams {
+    /// What mode `adaptive` counts as late, and may send twice.
+    pub fn copies(&self) -> Copies {
+        Copies { late: Duration::from_millis(self.late_ms.into()), extra_bytes: self.extra_bytes }
     }
 }
 

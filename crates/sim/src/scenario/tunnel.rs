@@ -54,8 +54,11 @@ impl Scenario {
 const TUNNEL_STANDS: Instant = Instant::from_millis(500);
 
 /// Variants of a base that need no `[[strategy]]` entry.
-const VARIANTS: [(&str, Base, &str, &str); 2] =
-    [("tunnel-redundant", Base::Tunnel, "mode", "redundant"), ("tunnel-plain", Base::Tunnel, "encryption", "none")];
+const VARIANTS: [(&str, Base, &str, &str); 3] = [
+    ("tunnel-adaptive", Base::Tunnel, "mode", "adaptive"),
+    ("tunnel-redundant", Base::Tunnel, "mode", "redundant"),
+    ("tunnel-plain", Base::Tunnel, "encryption", "none"),
+];
 
 /// Names of the strategies that need no `[[strategy]]` entry.
 pub(super) fn built_in_names() -> impl Iterator<Item = &'static str> {
@@ -89,6 +92,7 @@ mod tests {
         let of = |name: &str| params(&built_in(name).unwrap());
         assert_eq!(of("tunnel"), TunnelParams::default());
         assert_eq!(of("tunnel-redundant"), TunnelParams { mode: Mode::Redundant, ..TunnelParams::default() });
+        assert_eq!(of("tunnel-adaptive"), TunnelParams { mode: Mode::Adaptive, ..TunnelParams::default() });
         assert_eq!(of("tunnel-plain"), TunnelParams { encryption: Encryption::None, ..TunnelParams::default() });
         assert!(built_in_names().all(|name| built_in(name).is_some()));
         assert!(built_in("tunnel-secret").is_none());
@@ -102,6 +106,7 @@ mod tests {
             ("standby", Mode::Standby),
             ("cheapest-first", Mode::CheapestFirst),
             ("per-flow", Mode::PerFlow),
+            ("adaptive", Mode::Adaptive),
         ] {
             let table = toml::Table::from_iter([("mode".to_string(), word.into())]);
             assert_eq!(base::read::<TunnelParams>(&table).map(|params| params.mode), Ok(mode));

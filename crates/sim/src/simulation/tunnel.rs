@@ -53,6 +53,7 @@ impl TunnelEndpoints {
             Tunnel::new(Setup {
                 mode: params.mode,
                 is_initiator,
+                copies: params.copies(),
                 ranks: scenario.ranks(),
                 epoch: if is_initiator { 1 } else { 2 },
                 overhead_bytes: overhead.around_gre(),

@@ -103,6 +103,20 @@ impl<P> InFlight<P> {
         self.packets.iter_mut().filter_map(|packet| packet.copy.take()).collect()
     }
 
+    /// Takes the kept copies of the oldest packets, as long as `may` allows their bytes.
+    pub(in super::super) fn take_copies_while(
+        &mut self,
+        sent_before: Instant,
+        mut may: impl FnMut(u32) -> bool,
+    ) -> VecDeque<Retransmittable<P>> {
+        let late = self.packets.iter_mut().take_while(|packet| packet.timed_from <= sent_before);
+        let kept = late.filter(|packet| packet.copy.is_some());
+        let taken: VecDeque<_> =
+            kept.take_while(|packet| may(packet.bytes)).filter_map(|packet| packet.copy.take()).collect();
+        self.copies -= taken.len();
+        taken
+    }
+
     /// Forgets all packets.
     pub(super) fn clear(&mut self) {
         self.packets.clear();
@@ -119,6 +133,12 @@ impl<P> InFlight<P> {
     /// Send time of the oldest packet.
     pub(super) fn oldest_sent(&self) -> Option<Instant> {
         self.packets.front().map(|packet| packet.sent)
+    }
+
+    /// When the time for the feedback on the oldest packet begins of which a copy is kept.
+    pub(super) fn oldest_kept_timed_from(&self) -> Option<Instant> {
+        let first = self.packets.iter().find(|packet| packet.copy.is_some()).filter(|_| self.copies > 0);
+        first.map(|packet| packet.timed_from)
     }
 
     /// When the time for the feedback on the oldest packet begins.

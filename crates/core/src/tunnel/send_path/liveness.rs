@@ -76,6 +76,8 @@ pub(super) struct Observed {
     pub(super) keepalive: Keepalive,
     /// Whether it carried a packet lately.
     pub(super) is_in_use: bool,
+    /// Whether its answers are late: it is asked more often, so that it is soon used again.
+    pub(super) is_doubted: bool,
     /// Whether the path is to be closed; it is then not probed.
     pub(super) is_closed: bool,
 }
@@ -214,6 +216,7 @@ impl LivenessMonitor {
         let has_nothing_in_flight = path.oldest_sent.is_none();
         let interval = match self.liveness {
             Liveness::Up if !has_nothing_in_flight => return None,
+            Liveness::Up if path.is_doubted => PROBE_INTERVAL,
             Liveness::Up if self.tunnel.is_idle => path.keepalive.idle?,
             Liveness::Up if path.is_in_use => {
                 path.keepalive.unused.map_or(KEEPALIVE_IN_USE, |it| it.min(KEEPALIVE_IN_USE))
@@ -262,6 +265,7 @@ mod tests {
             last_sent: at(1000),
             keepalive: Keepalive::DEFAULT,
             is_in_use: true,
+            is_doubted: false,
             is_closed: false,
         }
     }

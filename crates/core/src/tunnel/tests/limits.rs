@@ -15,6 +15,7 @@ fn at(ms: u64) -> Instant {
 
 fn endpoint(is_initiator: bool) -> Tunnel<u32> {
     let mut endpoint = Tunnel::new(Setup {
+        copies: Copies::default(),
         mode: Mode::Aggregate,
         is_initiator,
         ranks: vec![],

@@ -27,6 +27,7 @@ fn a_restarted_receiver_gets_the_same_rate() {
     testbed.endpoints[1] = Tunnel::new(Setup {
         mode: Mode::Aggregate,
         is_initiator: false,
+        copies: Copies::default(),
         ranks: vec![],
         epoch: 99,
         overhead_bytes: OVERHEAD,
@@ -42,6 +43,7 @@ fn a_restarted_sender_carries_the_same_rate() {
     testbed.endpoints[0] = Tunnel::new(Setup {
         mode: Mode::Aggregate,
         is_initiator: true,
+        copies: Copies::default(),
         ranks: vec![],
         epoch: 99,
         overhead_bytes: OVERHEAD,

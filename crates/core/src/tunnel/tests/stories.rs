@@ -237,6 +237,7 @@ fn traffic_continues_after_a_restart_of_either_endpoint() {
         testbed.stream(1, 30.0, 2000);
         let epoch = 100 + endpoint as u32;
         testbed.endpoints[endpoint] = Tunnel::new(Setup {
+            copies: Copies::default(),
             mode: Mode::Aggregate,
             is_initiator: endpoint == 0,
             ranks: vec![],

@@ -13,7 +13,7 @@ use toml::Spanned;
 use super::checks::Complaint;
 use super::{Config, MAX_PATHS, UNITS};
 use crate::tun::check_name;
-use crate::tunnel::config::{Prefix, TunnelConfig, has_port};
+use crate::tunnel::config::{Prefix, TunnelConfig, extra_bytes, has_port, late_ms};
 use crate::tunnel::security::PublicKey;
 
 /// Maximum number of units.
@@ -147,6 +147,8 @@ impl RoadsideConfig {
             gateway_key: unit.key.clone(),
             listen: None,
             mode: Mode::default(),
+            late_ms: late_ms(),
+            extra_bytes: extra_bytes(),
             encryption: Encryption::default(),
             rfc8086_only: false,
             mtu: Spanned::new(0..0, mtu.clamp(TUNNEL_MTUS.0, TUNNEL_MTUS.1)),

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use crosslane_core::path::PathId;
 use crosslane_core::tunnel::wire::overhead::Overhead;
-use crosslane_core::tunnel::{Keepalive, Liveness, Mode, Output};
+use crosslane_core::tunnel::{Copies, Keepalive, Liveness, Mode, Output};
 use ipnet::IpNet;
 
 use super::super::security::{PrivateKey, PublicKey};
@@ -47,6 +47,8 @@ pub struct Plan {
     pub mode: Mode,
     /// Place of each path in the user's preference, 0 first.
     pub ranks: Vec<u8>,
+    /// For mode adaptive.
+    pub copies: Copies,
     /// Keepalives of the first paths of a vehicle; the others have the default.
     pub keepalives: Vec<Keepalive>,
     /// The headers that the tunnel adds.

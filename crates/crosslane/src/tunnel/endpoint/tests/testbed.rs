@@ -6,8 +6,8 @@ use etherparse::PacketBuilder;
 use ipnet::Ipv4Net;
 
 use crosslane_core::packet::checksum::Sum;
-use crosslane_core::tunnel::Mode;
 use crosslane_core::tunnel::wire::overhead::Overhead;
+use crosslane_core::tunnel::{Copies, Mode};
 
 use super::super::*;
 use crate::tunnel::security::PrivateKey;
@@ -130,6 +130,7 @@ impl Testbed {
             is_initiator: side != GATEWAY,
             mode: Mode::Aggregate,
             ranks: vec![0, 1],
+            copies: Copies::default(),
             keepalives: Vec::new(),
             overhead: Overhead::new(false, self.keys.is_some()),
             mtu: MTU,
