@@ -227,6 +227,10 @@ pub struct Carried {
     pub is_full: bool,
     /// Whether the rate hardly varied.
     pub is_constant: bool,
+    /// Part of what was sent that was sent again (0 to 1).
+    pub loss: f64,
+    /// Time that packets waited in the network at its end, if known: the RTT above the minimum.
+    pub queued: Option<Duration>,
     /// What the fastest other path carried in a second within the last minute, in bit/s.
     pub fastest_other_bit_s: f64,
 }

@@ -23,29 +23,56 @@ const MEMORY: Duration = Duration::from_secs(30);
 /// Subflows that are gone are forgotten, with all others, after this time: each loses what one sample would have added.
 const FORGET: Duration = Duration::from_secs(60);
 
+/// Payload of a full MPTCP segment, in bytes.
+const SEGMENT_BYTES: u64 = 1424;
+
 /// A path, a connection, and a number of the peer's address.
 type Key = (PathId, u32, u32);
 
 /// Observes what all connections that are initiated here deliver.
 #[derive(Debug, Default)]
 pub struct Rates {
-    /// The low half of the bytes acknowledged on each subflow.
-    acked: BTreeMap<Key, u32>,
+    subflows: BTreeMap<Key, Counts>,
     forgotten: Instant,
     began: Instant,
     paths: Vec<Sum>,
 }
 
+/// The low half of the bytes acknowledged on a subflow, and the segments retransmitted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    acked: u32,
+    retransmitted: u32,
+}
+
 /// What was carried over one path.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
-    /// In the present interval: bytes, samples, and samples of a full path.
+    /// The present interval, and the last ones.
+    present: Present,
+    recent: [Interval; INTERVALS],
+    highest: RecentHighest,
+}
+
+/// Sums of the present interval.
+#[derive(Clone, Copy, Debug, Default)]
+struct Present {
     bytes: u64,
+    retransmitted: u64,
     samples: u32,
     full: u32,
-    /// The last intervals, in bit/s, and whether the path was full.
-    recent: [(f64, bool); INTERVALS],
-    highest: RecentHighest,
+    /// Of the last sample of a full path.
+    queued: Option<Duration>,
+}
+
+/// An interval that has ended.
+#[derive(Clone, Copy, Debug, Default)]
+struct Interval {
+    bit_s: f64,
+    bytes: u64,
+    lost_bytes: u64,
+    is_full: bool,
+    queued: Option<Duration>,
 }
 
 /// The highest value of the recent past.
@@ -69,26 +96,46 @@ impl RecentHighest {
 }
 
 impl Sum {
+    fn observe(&mut self, moved: Counts, transport: &Transport) {
+        let present = &mut self.present;
+        present.bytes += u64::from(moved.acked);
+        present.retransmitted += u64::from(moved.retransmitted);
+        if transport.backup {
+            return;
+        }
+        present.samples += 1;
+        if transport.cwnd > 0 && transport.is_full() {
+            present.full += 1;
+            present.queued = transport.min_rtt.map(|least| transport.rtt.saturating_sub(least));
+        }
+    }
+
     /// Ends an interval of this length.
     fn end(&mut self, now: Instant, length: Duration) {
-        let is_full = self.samples > 0 && f64::from(self.full) >= FULL_SHARE * f64::from(self.samples);
+        let Present { bytes, retransmitted, samples, full, queued } = core::mem::take(&mut self.present);
+        let is_full = samples > 0 && f64::from(full) >= FULL_SHARE * f64::from(samples);
+        let bit_s = bytes as f64 * 8.0 / length.as_secs_f64();
         self.recent.rotate_left(1);
-        self.recent[INTERVALS - 1] = (self.bytes as f64 * 8.0 / length.as_secs_f64(), is_full);
-        (self.bytes, self.samples, self.full) = (0, 0, 0);
+        self.recent[INTERVALS - 1] =
+            Interval { bit_s, bytes, lost_bytes: retransmitted * SEGMENT_BYTES, is_full, queued };
         self.highest.note(now, self.mean());
     }
 
     fn mean(&self) -> f64 {
-        self.recent.iter().map(|(bit_s, _)| bit_s).sum::<f64>() / INTERVALS as f64
+        self.recent.iter().map(|interval| interval.bit_s).sum::<f64>() / INTERVALS as f64
     }
 
     fn carried(&self, fastest_other_bit_s: f64) -> Carried {
         let mean = self.mean();
-        let is_near = |(bit_s, _): &(f64, bool)| (bit_s - mean).abs() <= DEVIATION * mean;
+        let is_near = |interval: &Interval| (interval.bit_s - mean).abs() <= DEVIATION * mean;
+        let bytes: u64 = self.recent.iter().map(|interval| interval.bytes).sum();
+        let lost_bytes: u64 = self.recent.iter().map(|interval| interval.lost_bytes).sum();
         Carried {
             bit_s: mean,
-            is_full: self.recent.iter().all(|(_, is_full)| *is_full),
+            is_full: self.recent.iter().all(|interval| interval.is_full),
             is_constant: mean > 0.0 && self.recent.iter().all(is_near),
+            loss: lost_bytes as f64 / (bytes + lost_bytes).max(1) as f64,
+            queued: self.recent[INTERVALS - 1].queued,
             fastest_other_bit_s,
         }
     }
@@ -105,25 +152,26 @@ impl Rates {
             self.paths.resize(place + 1, Sum::default());
         }
         let samples = self.end_interval(now);
-        let acked = self.acked(now, path, transport);
-        let sum = &mut self.paths[place];
-        sum.bytes += u64::from(acked);
-        sum.samples += u32::from(!transport.backup);
-        sum.full += u32::from(!transport.backup && transport.cwnd > 0 && transport.is_full());
+        let moved = self.moved(now, path, transport);
+        self.paths[place].observe(moved, transport);
         samples
     }
 
-    /// Bytes acknowledged on the subflow since its last sample.
-    fn acked(&mut self, now: Instant, path: PathId, transport: &Transport) -> u32 {
-        if now.since(self.forgotten) > FORGET || self.acked.len() >= MAX_SUBFLOWS {
-            self.acked.clear();
+    /// What the subflow carried since its last sample.
+    fn moved(&mut self, now: Instant, path: PathId, transport: &Transport) -> Counts {
+        if now.since(self.forgotten) > FORGET || self.subflows.len() >= MAX_SUBFLOWS {
+            self.subflows.clear();
             self.forgotten = now;
         }
-        let bytes = transport.bytes_acked as u32;
-        let last = self.acked.insert((path, transport.token, number_of(transport.peer)), bytes);
-        let acked = last.map_or(0, |last| bytes.wrapping_sub(last));
+        let counts = Counts { acked: transport.bytes_acked as u32, retransmitted: transport.retransmitted };
+        let key = (path, transport.token, number_of(transport.peer));
+        let Some(last) = self.subflows.insert(key, counts) else { return Counts::default() };
+        let acked = counts.acked.wrapping_sub(last.acked);
         // Another subflow in the place of a closed one counts from 0.
-        if acked > u32::MAX / 2 { bytes } else { acked }
+        if acked > u32::MAX / 2 || counts.retransmitted < last.retransmitted {
+            return counts;
+        }
+        Counts { acked, retransmitted: counts.retransmitted - last.retransmitted }
     }
 
     fn end_interval(&mut self, now: Instant) -> Vec<Sample> {
@@ -194,6 +242,21 @@ mod tests {
         assert!(is(now[1].fastest_other_bit_s, 1e6), "{now:?}");
         let after = carried(&mut rates, 3000, 2000, [1250, 0], &mut total);
         assert!(is(after[0].fastest_other_bit_s, 1e7), "what it carried within the last minute: {after:?}");
+    }
+
+    #[test]
+    fn what_is_lost_and_what_waits_in_the_network_is_told() {
+        let (mut rates, mut last) = (Rates::default(), Vec::new());
+        for at in (0..2000).step_by(10) {
+            let (bytes_acked, retransmitted) = (at * 1424 / 10, at as u32 / 100);
+            let (rtt, min_rtt) = (Duration::from_millis(50), Some(Duration::from_millis(40)));
+            let transport = Transport { bytes_acked, retransmitted, unacked: 10, rtt, min_rtt, ..Transport::IDLE };
+            let samples = rates.observe(Instant::from_millis(at), PathId(0), &transport);
+            last = if samples.is_empty() { last } else { samples };
+        }
+        let SampleKind::Carried(carried) = last[0].kind else { panic!("{last:?}") };
+        assert!((carried.loss - 1.0 / 11.0).abs() < 0.01, "{carried:?}");
+        assert_eq!(carried.queued, Some(Duration::from_millis(10)));
     }
 
     #[test]

@@ -1,12 +1,16 @@
-//! A path whose network throttles it: it delivers at a constant rate far below what it did before, or what another
-//! path does, while more waits and its signal has not fallen.
+//! A path whose network throttles it: it delivers far less than it did before, or than another path does, at a constant
+//! rate while more waits.
+//!
+//! A radio that fades does that too. Two signs tell the difference. A policer drops what exceeds its rate, so segments
+//! are lost and none waits in a queue; a second shows that. A shaper lets them wait, and the rate stays the same for many
+//! seconds. A signal that has fallen explains a lower rate than before.
 //!
 //! Such a path costs more than it adds. The receiver reads in order, and what waits on the slow path holds up what the
 //! others deliver. So the path rests, and carries only while no other path is good. Nothing but a trial tells whether
 //! it is throttled no more: it carries again after a pause, until a second has shown its rate. The pause doubles with
 //! each trial in vain.
 //!
-//! A radio whose range ends within a drive is not judged by this: its rate falls with its signal.
+//! A radio whose range ends within a drive is not judged by this: its signal tells.
 
 use alloc::format;
 use alloc::string::String;
@@ -23,6 +27,13 @@ const OTHER_SHARE: f64 = 1.0 / 32.0;
 const MEMORY: Duration = Duration::from_secs(30);
 /// A signal that is lower by more, in dB, explains a lower rate.
 const FALLEN_DB: f64 = 6.0;
+/// Policed: at least this part is sent again, and packets wait in the network for no longer than this (a small window has
+/// its acknowledgements delayed).
+const POLICED_LOSS: f64 = 0.02;
+const NO_QUEUE: Duration = Duration::from_millis(40);
+/// Shaped: for so long the rate of each second deviates from the first by no more than this part.
+const SHAPED: Duration = Duration::from_secs(8);
+const SHAPED_DEVIATION: f64 = 0.25;
 /// Weight of a signal sample in the mean.
 const SIGNAL_WEIGHT: f64 = 0.125;
 /// What waits on the path is given to the others: for so long its subflows are closed.
@@ -41,6 +52,8 @@ pub struct Throttled {
     /// The highest rates of the present and the previous [`MEMORY`].
     before: [Best; 2],
     since: Instant,
+    /// Since when the rate is the same, and that rate.
+    same: Option<(Instant, f64)>,
     /// The rate at or below which it was found to be throttled, in bit/s; `None` if it is not.
     limit_bit_s: Option<f64>,
     /// Since when it rests.
@@ -80,9 +93,19 @@ impl Throttled {
             (self.limit_bit_s, self.rests, self.doublings) = (None, None, 0);
             (self.belief, self.reason) = (Belief::Good, Reason { rule: "throttled.over", text, inputs });
         }
-        if self.rests.is_none() && carried.is_full && carried.is_constant {
+        let is_same = self.has_been_the_same(now, carried);
+        let is_enough = is_same || is_policed(carried) || self.limit_bit_s.is_some();
+        if self.rests.is_none() && carried.is_full && carried.is_constant && is_enough {
             self.compare(now, carried);
         }
+    }
+
+    /// Whether the path has been full at the same rate for as long as a fading radio is not.
+    fn has_been_the_same(&mut self, now: Instant, carried: &Carried) -> bool {
+        let is_near = |(_, bit_s): &(Instant, f64)| (carried.bit_s - bit_s).abs() <= SHAPED_DEVIATION * bit_s;
+        let same = self.same.filter(|same| carried.is_full && is_near(same)).unwrap_or((now, carried.bit_s));
+        self.same = Some(same);
+        now.since(same.0) >= SHAPED
     }
 
     /// Compares what the path delivers with what it did, and with what another path does.
@@ -124,6 +147,11 @@ impl Throttled {
     fn pause(&self) -> Duration {
         PAUSE * (1 << self.doublings)
     }
+}
+
+/// Whether what exceeds the rate is dropped rather than queued.
+fn is_policed(carried: &Carried) -> bool {
+    carried.loss >= POLICED_LOSS && carried.queued.is_some_and(|queued| queued <= NO_QUEUE)
 }
 
 /// A rate with two digits at least.

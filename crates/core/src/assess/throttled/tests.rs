@@ -37,7 +37,13 @@ impl Path {
 
 fn full(mbit_s: f64, fastest_other_mbit_s: f64) -> Carried {
     let (bit_s, fastest_other_bit_s) = (mbit_s * MBIT, fastest_other_mbit_s * MBIT);
-    Carried { bit_s, is_full: true, is_constant: true, fastest_other_bit_s }
+    let queued = Some(Duration::from_millis(5));
+    Carried { bit_s, is_full: true, is_constant: true, loss: 0.08, queued, fastest_other_bit_s }
+}
+
+/// The same in a queue of the network.
+fn shaped(mbit_s: f64, fastest_other_mbit_s: f64) -> Carried {
+    Carried { loss: 0.0, queued: Some(Duration::from_millis(400)), ..full(mbit_s, fastest_other_mbit_s) }
 }
 
 #[test]
@@ -70,6 +76,22 @@ fn a_lower_rate_is_no_sign_if_the_signal_or_the_sender_explains_it_or_it_varies(
         path.carry(5, carried, dbm);
         assert_eq!(path.is().0, Belief::Unknown, "{carried:?} {dbm}");
     }
+}
+
+#[test]
+fn a_rate_with_a_queue_is_a_sign_only_if_it_stays_the_same_for_longer_than_that_of_a_radio() {
+    let mut path = Path::new(Rat::Lte);
+    path.carry(5, full(19.2, 12.0), -85.0);
+    path.carry(8, shaped(0.96, 12.0), -85.0);
+    assert_eq!(path.is().0, Belief::Unknown);
+    path.carry(1, shaped(0.96, 12.0), -85.0);
+    assert_eq!(path.is(), (Belief::Stalled, "throttled.fell"));
+    let mut radio = Path::new(Rat::Lte);
+    radio.carry(5, full(19.2, 12.0), -85.0);
+    for mbit_s in [0.6, 1.0, 0.7, 1.2, 0.5, 0.8, 1.1].into_iter().cycle().take(40) {
+        radio.carry(1, shaped(mbit_s, 12.0), -85.0);
+    }
+    assert_eq!(radio.is().0, Belief::Unknown);
 }
 
 #[test]
