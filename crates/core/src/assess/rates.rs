@@ -1,6 +1,6 @@
 //! What each path carries, beside the others: the rates of all subflows, summed over each path.
 //!
-//! An assessor observes one path; this is what it is told of the others.
+//! An assessor observes one path; this is what it knows of the others.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -24,7 +24,9 @@ const MEMORY: Duration = Duration::from_secs(30);
 const FORGET: Duration = Duration::from_secs(60);
 
 /// Payload of a full MPTCP segment, in bytes.
-const SEGMENT_BYTES: u64 = 1424;
+const SEGMENT_BYTES: i64 = 1424;
+/// A path is full, too, while packets wait in the network for so long.
+const QUEUE: Duration = Duration::from_millis(100);
 
 /// A path, a connection, and a number of the peer's address.
 type Key = (PathId, u32, u32);
@@ -38,10 +40,11 @@ pub struct Rates {
     paths: Vec<Sum>,
 }
 
-/// The low half of the bytes acknowledged on a subflow, and the segments retransmitted.
+/// The low half of the bytes acknowledged on a subflow, segments received beyond a hole (SACK), and segments retransmitted.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     acked: u32,
+    sacked: u32,
     retransmitted: u32,
 }
 
@@ -57,7 +60,7 @@ struct Sum {
 /// Sums of the present interval.
 #[derive(Clone, Copy, Debug, Default)]
 struct Present {
-    bytes: u64,
+    bytes: i64,
     retransmitted: u64,
     samples: u32,
     full: u32,
@@ -69,8 +72,8 @@ struct Present {
 #[derive(Clone, Copy, Debug, Default)]
 struct Interval {
     bit_s: f64,
-    bytes: u64,
-    lost_bytes: u64,
+    bytes: i64,
+    lost_bytes: i64,
     is_full: bool,
     queued: Option<Duration>,
 }
@@ -96,17 +99,22 @@ impl RecentHighest {
 }
 
 impl Sum {
-    fn observe(&mut self, moved: Counts, transport: &Transport) {
+    fn observe(&mut self, last: Option<Counts>, counts: Counts, transport: &Transport) {
         let present = &mut self.present;
-        present.bytes += u64::from(moved.acked);
-        present.retransmitted += u64::from(moved.retransmitted);
+        if let Some(last) = last {
+            present.bytes += i64::from(counts.acked.wrapping_sub(last.acked));
+            present.bytes += (i64::from(counts.sacked) - i64::from(last.sacked)) * SEGMENT_BYTES;
+            present.retransmitted += u64::from(counts.retransmitted - last.retransmitted);
+        }
         if transport.backup {
             return;
         }
         present.samples += 1;
-        if transport.cwnd > 0 && transport.is_full() {
+        let queued = transport.min_rtt.map(|least| transport.rtt.saturating_sub(least));
+        let is_queued = transport.unacked > 0 && queued.is_some_and(|queued| queued >= QUEUE);
+        if is_queued || (transport.cwnd > 0 && transport.is_full()) {
             present.full += 1;
-            present.queued = transport.min_rtt.map(|least| transport.rtt.saturating_sub(least));
+            present.queued = queued;
         }
     }
 
@@ -114,10 +122,10 @@ impl Sum {
     fn end(&mut self, now: Instant, length: Duration) {
         let Present { bytes, retransmitted, samples, full, queued } = core::mem::take(&mut self.present);
         let is_full = samples > 0 && f64::from(full) >= FULL_SHARE * f64::from(samples);
-        let bit_s = bytes as f64 * 8.0 / length.as_secs_f64();
+        let bit_s = bytes.max(0) as f64 * 8.0 / length.as_secs_f64();
+        let lost_bytes = retransmitted as i64 * SEGMENT_BYTES;
         self.recent.rotate_left(1);
-        self.recent[INTERVALS - 1] =
-            Interval { bit_s, bytes, lost_bytes: retransmitted * SEGMENT_BYTES, is_full, queued };
+        self.recent[INTERVALS - 1] = Interval { bit_s, bytes, lost_bytes, is_full, queued };
         self.highest.note(now, self.mean());
     }
 
@@ -128,13 +136,13 @@ impl Sum {
     fn carried(&self, fastest_other_bit_s: f64) -> Carried {
         let mean = self.mean();
         let is_near = |interval: &Interval| (interval.bit_s - mean).abs() <= DEVIATION * mean;
-        let bytes: u64 = self.recent.iter().map(|interval| interval.bytes).sum();
-        let lost_bytes: u64 = self.recent.iter().map(|interval| interval.lost_bytes).sum();
+        let bytes: i64 = self.recent.iter().map(|interval| interval.bytes).sum();
+        let lost_bytes: i64 = self.recent.iter().map(|interval| interval.lost_bytes).sum();
         Carried {
             bit_s: mean,
             is_full: self.recent.iter().all(|interval| interval.is_full),
             is_constant: mean > 0.0 && self.recent.iter().all(is_near),
-            loss: lost_bytes as f64 / (bytes + lost_bytes).max(1) as f64,
+            loss: lost_bytes as f64 / (bytes.max(0) + lost_bytes).max(1) as f64,
             queued: self.recent[INTERVALS - 1].queued,
             fastest_other_bit_s,
         }
@@ -152,26 +160,25 @@ impl Rates {
             self.paths.resize(place + 1, Sum::default());
         }
         let samples = self.end_interval(now);
-        let moved = self.moved(now, path, transport);
-        self.paths[place].observe(moved, transport);
+        let (last, counts) = self.counts(now, path, transport);
+        self.paths[place].observe(last, counts, transport);
         samples
     }
 
-    /// What the subflow carried since its last sample.
-    fn moved(&mut self, now: Instant, path: PathId, transport: &Transport) -> Counts {
+    /// What the subflow had carried at its last sample, and has now.
+    fn counts(&mut self, now: Instant, path: PathId, transport: &Transport) -> (Option<Counts>, Counts) {
         if now.since(self.forgotten) > FORGET || self.subflows.len() >= MAX_SUBFLOWS {
             self.subflows.clear();
             self.forgotten = now;
         }
-        let counts = Counts { acked: transport.bytes_acked as u32, retransmitted: transport.retransmitted };
-        let key = (path, transport.token, number_of(transport.peer));
-        let Some(last) = self.subflows.insert(key, counts) else { return Counts::default() };
-        let acked = counts.acked.wrapping_sub(last.acked);
+        let Transport { bytes_acked, sacked, retransmitted, .. } = *transport;
+        let counts = Counts { acked: bytes_acked as u32, sacked, retransmitted };
+        let last = self.subflows.insert((path, transport.token, number_of(transport.peer)), counts);
         // Another subflow in the place of a closed one counts from 0.
-        if acked > u32::MAX / 2 || counts.retransmitted < last.retransmitted {
-            return counts;
-        }
-        Counts { acked, retransmitted: counts.retransmitted - last.retransmitted }
+        let is_another = |last: &Counts| {
+            counts.acked.wrapping_sub(last.acked) > u32::MAX / 2 || counts.retransmitted < last.retransmitted
+        };
+        (last.map(|last| if is_another(&last) { Counts::default() } else { last }), counts)
     }
 
     fn end_interval(&mut self, now: Instant) -> Vec<Sample> {
@@ -233,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_of_a_second_are_told_with_the_fastest_other_path() {
+    fn rates_of_a_second_come_with_that_of_the_fastest_other_path() {
         let (mut rates, mut total) = (Rates::default(), [0; 2]);
         let now = carried(&mut rates, 0, 3000, [1250, 12_500], &mut total);
         let is = |value: f64, bit_s: f64| (value / bit_s - 1.0).abs() < 0.05;
@@ -245,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_and_what_waits_in_the_network_is_told() {
+    fn what_is_lost_and_what_waits_in_the_network_is_measured() {
         let (mut rates, mut last) = (Rates::default(), Vec::new());
         for at in (0..2000).step_by(10) {
             let (bytes_acked, retransmitted) = (at * 1424 / 10, at as u32 / 100);
@@ -257,6 +264,21 @@ mod tests {
         let SampleKind::Carried(carried) = last[0].kind else { panic!("{last:?}") };
         assert!((carried.loss - 1.0 / 11.0).abs() < 0.01, "{carried:?}");
         assert_eq!(carried.queued, Some(Duration::from_millis(10)));
+    }
+
+    #[test]
+    fn what_arrives_beyond_a_hole_counts_when_it_arrives_and_a_queue_is_more_than_the_path_takes() {
+        let (mut rates, mut last) = (Rates::default(), Vec::new());
+        for step in 0..200_u32 {
+            // A hole of 50 samples: then all is acknowledged at once.
+            let (bytes_acked, sacked) = (u64::from(step / 50 * 50) * 1424, step % 50);
+            let (rtt, min_rtt) = (Duration::from_millis(400), Some(Duration::from_millis(40)));
+            let transport = Transport { bytes_acked, sacked, unacked: 5, rtt, min_rtt, ..Transport::IDLE };
+            let samples = rates.observe(Instant::from_millis(u64::from(step) * 10), PathId(0), &transport);
+            last = if samples.is_empty() { last } else { samples };
+        }
+        let SampleKind::Carried(carried) = last[0].kind else { panic!("{last:?}") };
+        assert!(carried.is_constant && carried.is_full && (carried.bit_s / 1.139e6 - 1.0).abs() < 0.05, "{carried:?}");
     }
 
     #[test]

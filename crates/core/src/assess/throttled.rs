@@ -8,7 +8,7 @@
 //! Such a path costs more than it adds. The receiver reads in order, and what waits on the slow path holds up what the
 //! others deliver. So the path rests, and carries only while no other path is good. Nothing but a trial tells whether
 //! it is throttled no more: it carries again after a pause, until a second has shown its rate. The pause doubles with
-//! each trial in vain.
+//! each unsuccessful trial.
 //!
 //! A radio whose range ends within a drive is not judged by this: its signal tells.
 
@@ -32,13 +32,13 @@ const FALLEN_DB: f64 = 6.0;
 const POLICED_LOSS: f64 = 0.02;
 const NO_QUEUE: Duration = Duration::from_millis(40);
 /// Shaped: for so long the rate of each second deviates from the first by no more than this part.
-const SHAPED: Duration = Duration::from_secs(8);
+const SHAPED: Duration = Duration::from_secs(5);
 const SHAPED_DEVIATION: f64 = 0.25;
 /// Weight of a signal sample in the mean.
 const SIGNAL_WEIGHT: f64 = 0.125;
 /// What waits on the path is given to the others: for so long its subflows are closed.
 const TAKEN_BACK: Duration = Duration::from_secs(1);
-/// First pause; it doubles with each trial in vain, at most so often: 43 minutes.
+/// First pause; it doubles with each unsuccessful trial, at most so often: 43 minutes.
 const PAUSE: Duration = Duration::from_secs(10);
 const MAX_DOUBLINGS: u32 = 8;
 /// A rate above the limit by this factor is that of a path which is throttled no more.

@@ -82,7 +82,7 @@ fn a_lower_rate_is_no_sign_if_the_signal_or_the_sender_explains_it_or_it_varies(
 fn a_rate_with_a_queue_is_a_sign_only_if_it_stays_the_same_for_longer_than_that_of_a_radio() {
     let mut path = Path::new(Rat::Lte);
     path.carry(5, full(19.2, 12.0), -85.0);
-    path.carry(8, shaped(0.96, 12.0), -85.0);
+    path.carry(5, shaped(0.96, 12.0), -85.0);
     assert_eq!(path.is().0, Belief::Unknown);
     path.carry(1, shaped(0.96, 12.0), -85.0);
     assert_eq!(path.is(), (Belief::Stalled, "throttled.fell"));
@@ -107,7 +107,7 @@ fn a_path_that_adds_less_than_it_holds_up_rests_though_it_never_carried_more() {
 }
 
 #[test]
-fn pauses_double_with_each_trial_in_vain_and_a_recovery_ends_them() {
+fn pauses_double_with_each_unsuccessful_trial_and_a_recovery_ends_them() {
     let mut path = Path::new(Rat::Lte);
     path.carry(5, full(19.2, 12.0), -85.0);
     path.carry(1, full(0.96, 12.0), -85.0);
@@ -131,5 +131,5 @@ fn pauses_double_with_each_trial_in_vain_and_a_recovery_ends_them() {
     path.carry(1, full(18.0, 12.0), -85.0);
     assert_eq!(path.is(), (Belief::Good, "throttled.over"));
     path.carry(2, full(0.96, 12.0), -85.0);
-    assert_eq!(path.assessor.pause(), Duration::from_secs(10), "the month has begun anew, and the volume was used up");
+    assert_eq!(path.assessor.pause(), Duration::from_secs(10), "the volume was new, and is used up again");
 }
