@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 use crate::actuator::{self, Actuator, Command, Event};
 use crate::allocate::{Allocator, Mode};
 use crate::assess::arrivals::Arrivals;
+use crate::assess::rates::Rates;
 use crate::assess::{Alarm, Assessor, Belief, Reason};
 use crate::demand::{Admission, Demand};
 use crate::engine::Engine;
@@ -144,6 +145,7 @@ pub struct Agent {
     actuators: Vec<Box<dyn Actuator>>,
     wanted: Wanted,
     arrivals: Arrivals,
+    rates: Rates,
     preferred: Option<Preferred>,
     reports: Reports,
 }
@@ -171,12 +173,22 @@ impl Agent {
         allocator: Box<dyn Allocator + Send>,
         actuators: Vec<Box<dyn Actuator>>,
     ) -> Agent {
-        let (arrivals, reports) = (Arrivals::default(), Reports::default());
+        let (arrivals, rates, reports) = (Arrivals::default(), Rates::default(), Reports::default());
         let wanted = paths.iter().map(|_| PathState::Closed).collect();
         let (classes, preferred) = (Vec::new(), None);
         let paths_of = Vec::new();
-        let mut agent =
-            Agent { paths: paths_of, assessors, allocator, classes, actuators, wanted, arrivals, preferred, reports };
+        let mut agent = Agent {
+            paths: paths_of,
+            assessors,
+            allocator,
+            classes,
+            actuators,
+            wanted,
+            arrivals,
+            rates,
+            preferred,
+            reports,
+        };
         for (spec, &rank) in paths.iter().zip(ranks) {
             agent.place(Instant::ZERO, spec, rank);
         }
@@ -205,10 +217,12 @@ impl Agent {
     }
 
     fn observe(&mut self, now: Instant, sample: &Sample) {
-        if let SampleKind::Transport(transport) = &sample.kind
-            && let Some(broken) = self.arrivals.observe(now, sample.path, transport)
-        {
-            self.assess_sample(now, &Sample { path: broken.path, kind: SampleKind::Break(broken) });
+        if let SampleKind::Transport(transport) = &sample.kind {
+            if let Some(broken) = self.arrivals.observe(now, sample.path, transport) {
+                self.assess_sample(now, &Sample { path: broken.path, kind: SampleKind::Break(broken) });
+            }
+            let carried = self.rates.observe(now, sample.path, transport);
+            carried.iter().for_each(|sample| self.assess_sample(now, sample));
         }
         self.assess_sample(now, sample);
     }

@@ -134,6 +134,8 @@ pub enum SampleKind {
     Transport(Transport),
     /// Packet counters of the path's interface.
     Counters(Counters),
+    /// What its subflows carried in the last second.
+    Carried(Carried),
     /// Whether the roadside unit of the path is proven to be in reach: it answers probes, or
     /// data is delivered. Without this sample it is unknown.
     Reach {
@@ -214,6 +216,23 @@ pub struct Break {
     pub waited: Duration,
     /// The second longest pause between messages before.
     pub longest: Duration,
+}
+
+/// What all subflows of a path carried in the last second, of connections initiated here.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Carried {
+    /// Bytes acknowledged, in bit/s.
+    pub bit_s: f64,
+    /// Whether senders had more data than it took.
+    pub is_full: bool,
+    /// Whether the rate hardly varied.
+    pub is_constant: bool,
+    /// Part of what was sent that was sent again (0 to 1).
+    pub loss: f64,
+    /// Time that packets waited in the network at its end, if known: the RTT above the minimum.
+    pub queued: Option<Duration>,
+    /// What the fastest other path carried in a second within the last minute, in bit/s.
+    pub fastest_other_bit_s: f64,
 }
 
 /// Packets that an interface has carried since it was created, of all sockets.

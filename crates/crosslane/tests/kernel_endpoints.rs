@@ -178,9 +178,31 @@ fn endpoints_of_others_are_named_and_adopted_or_left_alone() {
         let fullmesh = world.of_kernel(|kernel| kernel.list().unwrap().iter().filter(|one| one.fullmesh).count());
         assert_eq!(fullmesh, 1, "its other flag stays");
         let (_, errors) = agent.end();
-        assert_eq!(errors.matches("NetworkManager, mptcpd or `ip mptcp`").count(), 1, "{errors}");
-        assert!(errors.contains("endpoint 3 with address") && errors.contains(sentence), "{errors}");
+        assert_eq!(errors.matches("has set the MPTCP endpoint 3 with address").count(), 1, "{errors}");
+        assert!(errors.contains("another program") && errors.contains(sentence), "{errors}");
     }
+}
+
+#[test]
+fn a_program_that_runs_and_sets_endpoints_is_named_as_the_probable_owner() {
+    if !can_drive() {
+        return;
+    }
+    let (world, folder) = (World::new(), tempfile::tempdir().unwrap());
+    world.add(3, 1, false);
+    // Its name counts; it is no mptcpd.
+    let name = folder.path().join("mptcpd");
+    std::os::unix::fs::symlink(CROSSLANE, &name).unwrap();
+    let mut command = Command::new(name);
+    command.args(["mptcp", "listen", "127.0.0.1"]).stdout(Stdio::null());
+    let mut other = world.testbed.vehicle.spawn(&mut command).unwrap();
+    let agent = world.agent("adopt");
+    world.wait_for(&agent, &[(3, 1, true), (200, 0, false)], &[]);
+    let (_, errors) = agent.end();
+    let expected = format!("mptcpd (process {}), has set the MPTCP endpoint 3", other.id());
+    other.kill().unwrap();
+    other.wait().unwrap();
+    assert!(errors.contains(&expected), "{errors}");
 }
 
 #[test]

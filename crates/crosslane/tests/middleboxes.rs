@@ -49,10 +49,15 @@ struct World {
 impl World {
     /// A vehicle with an agent, over two links with these middleboxes; connections begin over the first, `lte`.
     fn new(middleboxes: [Option<Middlebox>; 2]) -> World {
+        World::with(middleboxes, "")
+    }
+
+    /// The same with more in the agent's configuration.
+    fn with(middleboxes: [Option<Middlebox>; 2], more: &str) -> World {
         let (testbed, emulator) = links_through(&["lte", "nr"], &[10.0; 2], 5, &middleboxes);
         testbed.vehicle.enter(|| select_path_manager(PathManager::UserSpace).unwrap()).unwrap();
         let listener = links::listen(&testbed, Limits { subflows: 8, add_addr_accepted: 8 });
-        let agent = Agent::start(&testbed.vehicle, CONFIGURATION);
+        let agent = Agent::start(&testbed.vehicle, &format!("{CONFIGURATION}{more}"));
         World { testbed, _emulator: emulator, listener, agent }
     }
 
@@ -193,6 +198,22 @@ fn a_network_that_removes_mp_capable_is_known_by_a_peer_with_mptcp_elsewhere() {
     world.wait_for_rule("lte", Some("network.strips-mp-capable"));
     world.wait_for_rule("nr", None);
     carries(&plain);
+}
+
+#[test]
+fn with_a_tunnel_the_command_is_named_that_leads_a_server_through_it() {
+    if !can_drive() {
+        return;
+    }
+    let tunnel = "[tunnel]\naddress = [\"10.77.0.2/24\"]\ngateway = \"10.255.0.1:4754\"\nencryption = \"none\"\n";
+    let world = World::with([Some(Middlebox::StripsCapable), None], tunnel);
+    let _plain = world.connect(0);
+    world.wait_for_rule("lte", Some("network.no-mptcp"));
+    let remedy = "`ip route add ADDRESS dev crosslane0` leads what goes to a server through it";
+    let said = world.say(&["status"]);
+    assert!(said.contains(remedy), "{said}");
+    let (events, errors) = world.agent.end();
+    assert!(events.contains(remedy) && errors.contains(remedy), "{errors}");
 }
 
 #[test]

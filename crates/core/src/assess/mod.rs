@@ -14,10 +14,12 @@ pub mod arrivals;
 mod forecast;
 pub mod hapanchak;
 pub mod quality;
+pub mod rates;
 pub mod reach;
 pub mod silence;
 pub mod stalls;
 pub mod threshold;
+pub mod throttled;
 pub mod throughput;
 
 /// A subflow or connection not observed for this long is gone.

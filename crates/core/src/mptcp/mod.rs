@@ -19,6 +19,9 @@ pub mod manager;
 /// that is gone.
 pub const RESET_AFTER: Duration = Duration::from_millis(150);
 
+/// Rule of the notice that a network lets MPTCP pass again.
+pub const NETWORK_PASSES: &str = "network.passes";
+
 /// A connection, by its local token (RFC 8684 §3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u32);

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::{Entry, Strategy};
 use crate::allocate::{Allocator, Mode, adaptive::Adaptive, one_of_radio};
-use crate::assess::{Assessor, quality::Quality, silence};
+use crate::assess::{Assessor, quality::Quality, silence, throttled::Throttled};
 use crate::path::PathSpec;
 use crate::time::Duration;
 
@@ -27,7 +27,11 @@ impl Strategy for Params {
         let late = Duration::from_millis(self.late_ms.into());
         // Missing CAMs of a path that carries say less than what it delivers.
         let silence = silence::Params { cam_periods: 0, ..silence::Params::default() };
-        vec![Box::new(Quality::new(path.rat, late)), Box::new(silence::Silence::new(silence))]
+        vec![
+            Box::new(Quality::new(path.rat, late)),
+            Box::new(silence::Silence::new(silence)),
+            Box::new(Throttled::new(path.rat)),
+        ]
     }
 
     fn lacks(&self, mode: Mode) -> Option<&'static str> {

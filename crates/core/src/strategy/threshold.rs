@@ -9,7 +9,7 @@ use crate::allocate::{
     Allocator, Mode,
     one_of_radio::{self, OneOfRadio},
 };
-use crate::assess::{Assessor, silence, threshold};
+use crate::assess::{Assessor, silence, threshold, throttled::Throttled};
 use crate::path::PathSpec;
 use crate::time::Duration;
 
@@ -32,7 +32,11 @@ impl Strategy for Params {
     fn assessors(&self, path: &PathSpec) -> Vec<Box<dyn Assessor + Send>> {
         let signal = self.signal;
         let dbm = threshold_of(path, signal.threshold_dbm, signal.wifi_threshold_dbm, signal.cellular_threshold_dbm);
-        vec![Box::new(threshold::Threshold::new(signal, dbm)), Box::new(silence::Silence::new(self.silence))]
+        vec![
+            Box::new(threshold::Threshold::new(signal, dbm)),
+            Box::new(silence::Silence::new(self.silence)),
+            Box::new(Throttled::new(path.rat)),
+        ]
     }
 
     fn allocator(&self, mode: Mode) -> Box<dyn Allocator + Send> {

@@ -12,6 +12,7 @@ use crosslane_core::path::PathId;
 use super::Driver;
 use crate::netlink::endpoints::{self, EndpointSocket, Limits};
 use crate::netlink::{CommandError, PathManager, TcpState};
+use crate::program::endpoint_owner;
 
 /// Maximum number of further subflows of a connection that the kernel allows.
 const MAX_SUBFLOWS: u32 = 8;
@@ -158,6 +159,7 @@ impl Driver {
 
     /// Names each endpoint of another program once.
     fn name_others(&mut self, list: &[Endpoint], is_kernel: bool) {
+        let mut owner = None;
         let own = FIRST_ENDPOINT_ID..FIRST_ENDPOINT_ID + MAX_PATHS as u8;
         for endpoint in list.iter().filter(|endpoint| !own.contains(&endpoint.id.0)) {
             let key = (endpoint.id.0, endpoint.address);
@@ -174,10 +176,8 @@ impl Driver {
                 }
                 (true, Some(path), _) => format!("it stays as it is, and this agent does not steer path {path}"),
             };
-            self.note_to_user(&format!(
-                "another program (NetworkManager, mptcpd or `ip mptcp`) has set the MPTCP endpoint {id} with address {address}: \
-                 {effect}"
-            ));
+            let owner = owner.get_or_insert_with(endpoint_owner);
+            self.note_to_user(&format!("{owner} has set the MPTCP endpoint {id} with address {address}: {effect}"));
         }
     }
 

@@ -364,7 +364,7 @@ impl Driver {
     }
 
     fn carry_out(&mut self, output: Output) {
-        let mut error = None;
+        let (output, mut error) = (self.with_remedy(output), None);
         match &output {
             Output::Command(Command::Steer(steering)) => {
                 // Paths to roadside units follow those of the configuration; the tunnel does not use them.

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use crosslane_core::actuator;
-use crosslane_core::mptcp::{HandshakeCounters, PlainConnection};
+use crosslane_core::agent::Output;
+use crosslane_core::mptcp::{HandshakeCounters, NETWORK_PASSES, Notice, PlainConnection};
 use crosslane_core::path::PathId;
 use crosslane_core::reason::Reason;
 
@@ -81,11 +82,24 @@ impl Driver {
         faults.iter().find(|(of, _)| *of == Some(path)).map(|(_, reason)| reason.into())
     }
 
+    /// The same output, with a remedy if it names what a network does to MPTCP.
+    pub(super) fn with_remedy(&self, mut output: Output) -> Output {
+        if let Output::Notice(Notice::Network { rule, text, .. }) = &mut output
+            && *rule != NETWORK_PASSES
+        {
+            *text += &self.tunnel_as_remedy();
+        }
+        output
+    }
+
     fn tunnel_as_remedy(&self) -> String {
         match &self.config.tunnel {
             Some(tunnel) => {
                 let interface = &tunnel.get_ref().interface;
-                format!("; what is routed into the tunnel {interface} uses all paths in spite of that")
+                format!(
+                    "; the tunnel uses all paths in spite of that: `ip route add ADDRESS dev {interface}` leads what goes to \
+                     a server through it"
+                )
             }
             None => "; a tunnel ([tunnel]) would pass it".into(),
         }

@@ -8,13 +8,12 @@ use crate::clock;
 use crate::control::running_agent;
 use crate::netlink::endpoints::EndpointSocket;
 use crate::netlink::{self, OpenError, PathManager, ProbeError, selected_path_manager};
+use crate::program::{endpoint_owner, process_named};
 
 /// Bit of CAP_NET_ADMIN (capability.h).
 const CAP_NET_ADMIN: u64 = 1 << 12;
 /// 2025-01-01: a clock before it has not been set.
 const EARLIEST_UNIX_S: f64 = 1_735_689_600.0;
-/// Processes that are looked at for a competitor.
-const MAX_PROCESSES: usize = 100_000;
 
 /// The faults, with what the configuration makes of them.
 pub fn examine(config: Option<&Config>) -> Vec<Finding> {
@@ -104,7 +103,7 @@ fn path_manager(has_agent: bool) -> Vec<Finding> {
 
 fn competitors() -> Vec<Finding> {
     let mut findings = Vec::new();
-    if let Some(pid) = process("mptcpd") {
+    if let Some(pid) = process_named("mptcpd") {
         let why = "two path managers open and close the same subflows";
         let fix = "systemctl disable --now mptcp (mptcpd's unit)";
         findings.push(Finding::warning("competitor.mptcpd", format!("mptcpd runs (process {pid})"), why, fix));
@@ -119,22 +118,13 @@ fn competitors() -> Vec<Finding> {
     }
     let endpoints = EndpointSocket::open().ok().and_then(|mut socket| socket.list().ok()).unwrap_or_default();
     if matches!(selected_path_manager(), Ok(PathManager::UserSpace)) && !endpoints.is_empty() {
-        let what = format!(
-            "the kernel has {} endpoints, as of NetworkManager, with the user-space path manager",
-            endpoints.len()
-        );
+        let (count, owner) = (endpoints.len(), endpoint_owner());
+        let what = format!("{owner} has set {count} endpoints, with the user-space path manager");
         let why = "connections that began before keep opening subflows from them, besides the agent's";
         let fix = "crosslane mptcp endpoint flush; nmcli connection modify NAME connection.mptcp-flags 0x1";
         findings.push(Finding::warning("competitor.endpoints", what, why, fix));
     }
     findings
-}
-
-/// Process id of a program of this name.
-fn process(name: &str) -> Option<u32> {
-    let entries = fs::read_dir("/proc").ok()?.flatten().take(MAX_PROCESSES);
-    let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.find(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() == name))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use super::super::{HandshakeCounters, PlainConnection};
+use super::super::{HandshakeCounters, NETWORK_PASSES, PlainConnection};
 use super::canonical;
 use crate::path::PathId;
 use crate::reason::Reason;
@@ -59,7 +59,7 @@ impl Fallbacks {
         } else if self.avoids && !is_found && counters.answered > before.answered {
             // While the kernel avoids MPTCP it requests it of no peer.
             self.avoids = false;
-            new.push((None, "network.passes", "connections begin with MPTCP again".into()));
+            new.push((None, NETWORK_PASSES, "connections begin with MPTCP again".into()));
         }
         if counters.fallbacks > before.fallbacks {
             for &PlainConnection { path, peer } in found {

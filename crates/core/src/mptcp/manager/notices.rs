@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use super::super::{HandshakeCounters, Notice, PlainConnection, Token};
+use super::super::{HandshakeCounters, NETWORK_PASSES, Notice, PlainConnection, Token};
 use super::joins::{JoinChange, JoinOutcome};
 use super::{Manager, canonical};
 use crate::path::PathId;
@@ -81,7 +81,7 @@ impl Manager {
 
     fn passes(&mut self, path: PathId) {
         let text = String::from("MPTCP passes over ") + &self.paths.name(path) + " again";
-        self.notify(Notice::Network { path: Some(path), rule: "network.passes", text });
+        self.notify(Notice::Network { path: Some(path), rule: NETWORK_PASSES, text });
     }
 
     pub(super) fn notify(&mut self, notice: Notice) {

@@ -1,0 +1,202 @@
+//! A path whose network throttles it: it delivers far less than it did before, or than another path does, at a constant
+//! rate while more waits.
+//!
+//! A radio that fades does that too. Two signs tell the difference. A policer drops what exceeds its rate, so segments
+//! are lost and none waits in a queue; a second shows that. A shaper lets them wait, and the rate stays the same for many
+//! seconds. A signal that has fallen explains a lower rate than before.
+//!
+//! Such a path costs more than it adds. The receiver reads in order, and what waits on the slow path holds up what the
+//! others deliver. So the path rests, and carries only while no other path is good. Nothing but a trial tells whether
+//! it is throttled no more: it carries again after a pause, until a second has shown its rate. The pause doubles with
+//! each unsuccessful trial.
+//!
+//! A radio whose range ends within a drive is not judged by this: its signal tells.
+
+use alloc::format;
+use alloc::string::String;
+
+use super::{Assessor, Belief, Reason};
+use crate::path::{Carried, Rat, Sample, SampleKind};
+use crate::time::{Duration, Instant};
+
+/// Throttled: below this part of what the path carried within the last [`MEMORY`].
+const OWN_SHARE: f64 = 0.2;
+/// Throttled: below this part of what another path carries. It would add less than this.
+const OTHER_SHARE: f64 = 1.0 / 32.0;
+/// What the path carried in a second counts for one to two times this time.
+const MEMORY: Duration = Duration::from_secs(30);
+/// A signal that is lower by more, in dB, explains a lower rate.
+const FALLEN_DB: f64 = 6.0;
+/// Policed: at least this part is sent again, and packets wait in the network for no longer than this (a small window has
+/// its acknowledgements delayed).
+const POLICED_LOSS: f64 = 0.02;
+const NO_QUEUE: Duration = Duration::from_millis(40);
+/// Shaped: for so long the rate of each second deviates from the first by no more than this part.
+const SHAPED: Duration = Duration::from_secs(5);
+const SHAPED_DEVIATION: f64 = 0.25;
+/// Weight of a signal sample in the mean.
+const SIGNAL_WEIGHT: f64 = 0.125;
+/// What waits on the path is given to the others: for so long its subflows are closed.
+const TAKEN_BACK: Duration = Duration::from_secs(1);
+/// First pause; it doubles with each unsuccessful trial, at most so often: 43 minutes.
+const PAUSE: Duration = Duration::from_secs(10);
+const MAX_DOUBLINGS: u32 = 8;
+/// A rate above the limit by this factor is that of a path which is throttled no more.
+const RECOVERED: f64 = 2.0;
+
+/// The assessor of one path.
+#[derive(Clone, Debug, Default)]
+pub struct Throttled {
+    is_judged: bool,
+    dbm: Option<f64>,
+    /// The highest rates of the present and the previous [`MEMORY`].
+    before: [Best; 2],
+    since: Instant,
+    /// Since when the rate is the same, and that rate.
+    same: Option<(Instant, f64)>,
+    /// The rate at or below which it was found to be throttled, in bit/s; `None` if it is not.
+    limit_bit_s: Option<f64>,
+    /// Since when it rests.
+    rests: Option<Instant>,
+    doublings: u32,
+    belief: Belief,
+    reason: Reason,
+}
+
+/// The highest rate, and the signal then.
+#[derive(Clone, Copy, Debug, Default)]
+struct Best {
+    bit_s: f64,
+    dbm: Option<f64>,
+}
+
+impl Throttled {
+    /// An assessor without samples.
+    pub fn new(rat: Rat) -> Throttled {
+        Throttled { is_judged: !rat.needs_signal(), ..Throttled::default() }
+    }
+
+    fn on_signal(&mut self, dbm: f64) {
+        self.dbm = Some(self.dbm.map_or(dbm, |mean| mean + SIGNAL_WEIGHT * (dbm - mean)));
+    }
+
+    fn on_carried(&mut self, now: Instant, carried: &Carried) {
+        if now.since(self.since) > MEMORY {
+            (self.before, self.since) = ([Best::default(), self.before[0]], now);
+        }
+        if carried.bit_s > self.before[0].bit_s {
+            self.before[0] = Best { bit_s: carried.bit_s, dbm: self.dbm };
+        }
+        if self.limit_bit_s.is_some_and(|limit| carried.bit_s > RECOVERED * limit) {
+            let text = format!("{} Mbit/s are delivered again", mbit_s(carried.bit_s));
+            let inputs = [("delivered_kbit_s", carried.bit_s / 1e3)].into();
+            (self.limit_bit_s, self.rests, self.doublings) = (None, None, 0);
+            (self.belief, self.reason) = (Belief::Good, Reason { rule: "throttled.over", text, inputs });
+        }
+        let is_same = self.has_been_the_same(now, carried);
+        let is_enough = is_same || is_policed(carried) || self.limit_bit_s.is_some();
+        if self.rests.is_none() && carried.is_full && carried.is_constant && is_enough {
+            self.compare(now, carried);
+        }
+    }
+
+    /// Whether the path has been full at the same rate for as long as a fading radio is not.
+    fn has_been_the_same(&mut self, now: Instant, carried: &Carried) -> bool {
+        let is_near = |(_, bit_s): &(Instant, f64)| (carried.bit_s - bit_s).abs() <= SHAPED_DEVIATION * bit_s;
+        let same = self.same.filter(|same| carried.is_full && is_near(same)).unwrap_or((now, carried.bit_s));
+        self.same = Some(same);
+        now.since(same.0) >= SHAPED
+    }
+
+    /// Compares what the path delivers with what it did, and with what another path does.
+    fn compare(&mut self, now: Instant, carried: &Carried) {
+        let best = if self.before[0].bit_s >= self.before[1].bit_s { self.before[0] } else { self.before[1] };
+        let has_fallen = best.dbm.zip(self.dbm).is_some_and(|(then, now)| now < then - FALLEN_DB);
+        let own_bit_s = if has_fallen { 0.0 } else { OWN_SHARE * best.bit_s };
+        let other_bit_s = OTHER_SHARE * carried.fastest_other_bit_s;
+        let limit_bit_s = self.limit_bit_s.unwrap_or(0.0).max(own_bit_s).max(other_bit_s);
+        if carried.bit_s > limit_bit_s {
+            return;
+        }
+        let delivered = format!("{} Mbit/s are delivered at a constant rate while more waits", mbit_s(carried.bit_s));
+        let (rule, text, figure) = if carried.bit_s <= own_bit_s {
+            let signal = self.signal_text();
+            let text = format!("{delivered}, {} before{signal}: the network throttles it", mbit_s(best.bit_s));
+            ("throttled.fell", text, ("before_kbit_s", best.bit_s / 1e3))
+        } else if carried.bit_s <= other_bit_s {
+            let other = mbit_s(carried.fastest_other_bit_s);
+            let text = format!("{delivered}, another path delivers {other}: it holds up more than it adds");
+            ("throttled.beside", text, ("other_kbit_s", carried.fastest_other_bit_s / 1e3))
+        } else {
+            let text = format!("{delivered}, still no more than {}", mbit_s(limit_bit_s));
+            ("throttled.still", text, ("limit_kbit_s", limit_bit_s / 1e3))
+        };
+        let is_again = self.limit_bit_s.replace(limit_bit_s).is_some();
+        self.doublings = if is_again { (self.doublings + 1).min(MAX_DOUBLINGS) } else { 0 };
+        self.rests = Some(now);
+        let pause_s = self.pause().as_secs_f64();
+        let inputs = [("delivered_kbit_s", carried.bit_s / 1e3), figure, ("pause_s", pause_s)].into();
+        let text = format!("{text}; it rests for {pause_s} s");
+        (self.belief, self.reason) = (Belief::Stalled, Reason { rule, text, inputs });
+    }
+
+    fn signal_text(&self) -> String {
+        self.dbm.map_or(String::new(), |dbm| format!(", at {dbm:.0} dBm as then"))
+    }
+
+    fn pause(&self) -> Duration {
+        PAUSE * (1 << self.doublings)
+    }
+}
+
+/// Whether what exceeds the rate is dropped rather than queued.
+fn is_policed(carried: &Carried) -> bool {
+    carried.loss >= POLICED_LOSS && carried.queued.is_some_and(|queued| queued <= NO_QUEUE)
+}
+
+/// A rate with two digits at least.
+fn mbit_s(bit_s: f64) -> String {
+    let mbit_s = bit_s / 1e6;
+    match mbit_s {
+        10.0.. => format!("{mbit_s:.0}"),
+        1.0.. => format!("{mbit_s:.1}"),
+        _ => format!("{mbit_s:.2}"),
+    }
+}
+
+impl Assessor for Throttled {
+    fn observe(&mut self, now: Instant, sample: &Sample) {
+        match &sample.kind {
+            SampleKind::Signal(signal) => self.on_signal(f64::from(signal.rssi_dbm)),
+            SampleKind::Carried(carried) if self.is_judged => self.on_carried(now, carried),
+            // Others judge whether the path carries at all.
+            SampleKind::Link { .. } if self.rests.is_none() => self.belief = Belief::Unknown,
+            _ => {}
+        }
+    }
+
+    fn advance(&mut self, now: Instant) {
+        let Some(since) = self.rests else { return };
+        if now >= since + self.pause() {
+            self.rests = None;
+            let pause_s = self.pause().as_secs_f64();
+            let text = format!("it is tried for a second, after a rest of {pause_s} s");
+            let inputs = [("pause_s", pause_s)].into();
+            (self.belief, self.reason) = (Belief::Good, Reason { rule: "throttled.trial", text, inputs });
+        } else if now >= since + TAKEN_BACK {
+            self.belief = Belief::Fading;
+        }
+    }
+
+    fn belief(&self) -> (Belief, &Reason) {
+        (self.belief, &self.reason)
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        let since = self.rests?;
+        Some(since + if self.belief == Belief::Stalled { TAKEN_BACK } else { self.pause() })
+    }
+}
+
+#[cfg(test)]
+mod tests;
