@@ -8,6 +8,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use crate::actuator::{self, Actuator, Command, Event};
 use crate::allocate::{Allocator, Mode};
@@ -16,7 +17,7 @@ use crate::assess::rates::Rates;
 use crate::assess::{Alarm, Assessor, Belief, Reason};
 use crate::demand::{Admission, Demand};
 use crate::engine::Engine;
-use crate::mptcp::{MeasuredSubflow, Notice};
+use crate::mptcp::{MeasuredSubflow, Notice, Token};
 use crate::path::{PathId, PathSpec, PathState, Sample, SampleKind, VehicleState};
 use crate::strategy::Strategy;
 use crate::time::Instant;
@@ -197,7 +198,17 @@ impl Agent {
 
     /// The subflows whose transport statistics are wanted as samples.
     pub fn subflows(&self) -> impl Iterator<Item = MeasuredSubflow> {
-        self.actuators.iter().flat_map(|actuator| actuator.subflows())
+        self.subflows_after(None)
+    }
+
+    /// Those of the connections after a token, in the order of the tokens.
+    pub fn subflows_after(&self, after: Option<Token>) -> impl Iterator<Item = MeasuredSubflow> {
+        self.actuators.iter().flat_map(move |actuator| actuator.subflows(after))
+    }
+
+    /// One of them, by its connection and its local and remote address.
+    pub fn subflow(&self, token: Token, local: SocketAddr, remote: SocketAddr) -> Option<MeasuredSubflow> {
+        self.actuators.iter().find_map(|actuator| actuator.subflow(token, local, remote))
     }
 
     /// Number of connections since the start that no actuator manages for lack of room.

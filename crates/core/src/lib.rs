@@ -20,6 +20,7 @@ pub mod path;
 pub mod reason;
 pub mod rng;
 pub mod roadside;
+mod small_map;
 pub mod strategy;
 pub mod time;
 pub mod transfer;

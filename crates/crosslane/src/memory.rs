@@ -23,15 +23,15 @@ pub fn trim_heap() {
     }
 }
 
-/// Unmaps the pages of the program's code and constants, most of which serve the start or a request now and then. They remain in the page
-/// cache: what is used again is mapped again without reading the file.
+/// Unmaps the pages of code and constants, the program's and its libraries', most of which serve the start or a request now and then. They remain
+/// in the page cache: what is used again is mapped again without reading the file.
 pub fn unmap_code() {
-    let (Ok(maps), Ok(program)) = (fs::read_to_string("/proc/self/smaps"), std::env::current_exe()) else { return };
+    let Ok(maps) = fs::read_to_string("/proc/self/smaps") else { return };
     let mut fixed = None;
     for line in maps.lines() {
         if let Some(range) = range(line) {
             let is_fixed = line.contains(" r-xp ") || line.contains(" r--p ");
-            fixed = (is_fixed && line.ends_with(&*program.to_string_lossy())).then_some(range);
+            fixed = (is_fixed && line.contains(" /")).then_some(range);
         } else if line.strip_prefix("Anonymous:").is_some_and(|size| size.trim() == "0 kB")
             && let Some((from, to)) = fixed.take()
         {

@@ -6,7 +6,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use crate::assess::{Belief, StalledSubflow};
 use crate::mptcp::manager::{ConnectionChange, ConnectionView, PathUse};
@@ -128,9 +128,14 @@ pub trait Actuator: Send {
         Vec::new()
     }
 
-    /// The subflows to measure.
-    fn subflows(&self) -> Box<dyn Iterator<Item = MeasuredSubflow> + '_> {
+    /// The subflows to measure, in the order of their connections' tokens: those after a token.
+    fn subflows(&self, _after: Option<Token>) -> Box<dyn Iterator<Item = MeasuredSubflow> + '_> {
         Box::new(core::iter::empty())
+    }
+
+    /// One of them, by its connection and its local and remote address.
+    fn subflow(&self, _token: Token, _local: SocketAddr, _remote: SocketAddr) -> Option<MeasuredSubflow> {
+        None
     }
 
     /// The connections that it manages, in the order of their tokens: at most `limit`, the

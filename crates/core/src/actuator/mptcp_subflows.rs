@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use super::{Actuator, Command, Event, Output, Verdict, Wanted};
 use crate::assess::{Belief, StalledSubflow};
@@ -50,8 +51,12 @@ impl Actuator for Manager {
         subflows.filter_map(|subflow| Some((self.path_of(subflow.local.ip())?, state(subflow.backup)))).collect()
     }
 
-    fn subflows(&self) -> Box<dyn Iterator<Item = MeasuredSubflow> + '_> {
-        Box::new(Manager::subflows(self))
+    fn subflows(&self, after: Option<Token>) -> Box<dyn Iterator<Item = MeasuredSubflow> + '_> {
+        Box::new(Manager::subflows(self, after))
+    }
+
+    fn subflow(&self, token: Token, local: SocketAddr, remote: SocketAddr) -> Option<MeasuredSubflow> {
+        Manager::subflow(self, token, local, remote)
     }
 
     fn connections(&self, after: Option<Token>, limit: usize) -> Vec<ConnectionView> {

@@ -19,6 +19,7 @@ use core::net::SocketAddr;
 use super::{EXPIRY, check_is_due, push_recent};
 use crate::mptcp::manager::{MAX_CONNECTIONS, MAX_SUBFLOWS};
 use crate::path::{Break, PathId, Transport};
+use crate::small_map::SmallMap;
 use crate::time::{Duration, Instant};
 
 /// Number of pauses remembered, and required for regularity.
@@ -49,7 +50,7 @@ pub struct Arrivals {
 #[derive(Debug)]
 struct Flow {
     observed: Instant,
-    received: BTreeMap<(PathId, SocketAddr), Received>,
+    received: SmallMap<(PathId, SocketAddr), Received>,
     last: Instant,
     path: PathId,
     /// The path of the regular messages before, and the time of the last one.
@@ -103,7 +104,7 @@ impl Flow {
     fn new(now: Instant, path: PathId) -> Flow {
         Flow {
             observed: now,
-            received: BTreeMap::new(),
+            received: SmallMap::default(),
             last: now,
             path,
             previous: None,
@@ -116,11 +117,11 @@ impl Flow {
     fn update(&mut self, now: Instant, path: PathId, transport: &Transport) -> bool {
         self.observed = now;
         let key = (path, transport.peer);
-        if self.received.len() >= MAX_SUBFLOWS && !self.received.contains_key(&key) {
+        if self.received.len() >= MAX_SUBFLOWS && self.received.get(key).is_none() {
             self.received.clear();
         }
         let bytes = transport.bytes_received;
-        let received = self.received.entry(key).or_insert(Received { bytes, observed: now, grown_at: None });
+        let received = self.received.get_or_insert(key, Received { bytes, observed: now, grown_at: None });
         received.observed = now;
         if core::mem::replace(&mut received.bytes, bytes) >= bytes {
             return false;
@@ -153,7 +154,7 @@ impl Flow {
     fn is_shared(&self, now: Instant) -> bool {
         let exists = |received: &Received| now.since(received.observed) < EXPIRY / 2;
         let recent = |received: &Received| received.grown_at.is_some_and(|grown_at| now.since(grown_at) < RECENT);
-        self.received.iter().any(|((path, _), received)| *path != self.path && exists(received) && recent(received))
+        self.received.iter().any(|((path, _), received)| path != self.path && exists(received) && recent(received))
     }
 
     /// The second longest pause of regular messages; one longer pause may be a CPU

@@ -27,6 +27,7 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
+use core::ops::Bound;
 
 use super::{Command, ConnectionSnapshot, Event, MeasuredSubflow, Notice, Refusal, Token};
 use crate::path::{PathId, PathSpec, PathState};
@@ -286,10 +287,19 @@ impl Manager {
         self.paths.path_of(local)
     }
 
-    /// The subflows that carry information about their paths: not those whose address
-    /// is gone.
-    pub fn subflows(&self) -> impl Iterator<Item = MeasuredSubflow> {
-        self.connections.iter().flat_map(|(&token, connection)| connection.subflows(token, &self.paths))
+    /// The subflows that carry information about their paths, of the connections after a
+    /// token: not those whose address is gone.
+    pub fn subflows(&self, after: Option<Token>) -> impl Iterator<Item = MeasuredSubflow> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.connections
+            .range((from, Bound::Unbounded))
+            .flat_map(|(&token, connection)| connection.subflows(token, &self.paths))
+    }
+
+    /// The subflow of a connection between two addresses, if it carries information about its path.
+    pub fn subflow(&self, token: Token, local: SocketAddr, remote: SocketAddr) -> Option<MeasuredSubflow> {
+        let mut subflows = self.connections.get(&token)?.subflows(token, &self.paths);
+        subflows.find(|subflow| (subflow.local, subflow.remote) == (local, remote))
     }
 
     /// Returns false if the connection is not to be managed.

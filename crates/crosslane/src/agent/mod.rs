@@ -17,7 +17,7 @@ use crosslane_core::time::Instant;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Interval;
 
-use crate::clock::{Clock, monotonic_ns};
+use crate::clock::{Clock, monotonic_ns, processor_time};
 use crate::control::server::Server;
 use crate::error::{Error, Result};
 use crate::http::HttpServer;
@@ -242,7 +242,7 @@ impl Driver {
         let mut is_busy = self.act();
         for turn in 0_u32.. {
             // Signals arrive by the runtime, which gets no turn while triggers arrive continuously.
-            if is_busy || turn % TRIGGERS_IN_A_ROW == 0 {
+            if is_busy || self.poller.is_polling() || turn % TRIGGERS_IN_A_ROW == 0 {
                 tokio::task::yield_now().await;
             }
             let now = self.clock.now();
@@ -251,6 +251,7 @@ impl Driver {
             let poll = self.poller.next.since(now);
             let count = self.poller.count_at().map(|at| at.since(now));
             let observed = self.tunnel.is_some() || self.engine.subflows().next().is_some();
+            let is_polling = self.poller.is_polling();
             tokio::select! {
                 biased;
                 () = &mut shutdown => break,
@@ -268,11 +269,9 @@ impl Driver {
                 (source, observation) = observe::next(&mut self.observers) => self.observed(source, observation),
                 arrived = or_pending(self.unit.as_mut().map(Unit::next)) => self.on_unit(arrived),
                 () = std::future::ready(()), if is_busy => {}
-                () = tokio::time::sleep(poll), if observed => {
-                    self.observe_transport();
-                    self.pass_demand();
-                }
                 () = or_pending(count.map(tokio::time::sleep)) => self.observe_counters(),
+                () = std::future::ready(()), if is_polling => self.continue_poll(processor_time()),
+                () = tokio::time::sleep(poll), if observed => self.observe_transport(),
                 () = or_pending(wait.map(tokio::time::sleep)) => {}
                 arrived = or_pending(self.roadside.as_mut().map(Roadside::next)) => self.on_roadside(arrived),
                 answer = or_pending(self.resolving.as_mut().map(Resolving::answer)) => self.resolved(answer),

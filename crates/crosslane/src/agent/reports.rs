@@ -175,7 +175,7 @@ impl Driver {
     fn connection(&self, now: Instant, view: &ConnectionView) -> ConnectionReport {
         let names = self.path_names();
         let subflow = |subflow: &SubflowView| {
-            let transport = self.poller.transport(subflow.local, subflow.remote);
+            let transport = self.poller.transport(view.token, subflow.local, subflow.remote);
             SubflowReport {
                 path: path_name(&names, subflow.path),
                 local: subflow.local.to_string(),

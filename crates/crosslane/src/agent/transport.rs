@@ -7,23 +7,25 @@
 //! often as that is cheap. The cheaper query is used: one per socket, or a list of
 //! all sockets; the cost of both is measured in use. With many active subflows the
 //! polls of all of them are less frequent, and interface counters are read between.
+//! A poll takes several turns of the loop ([`poll`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use crosslane_core::assess::answers::CROWD;
-use crosslane_core::mptcp::MeasuredSubflow;
+use crosslane_core::mptcp::{MeasuredSubflow, Token};
 use crosslane_core::path::{PathId, Sample, SampleKind, Transport};
 use crosslane_core::time::Instant;
 
 use super::Driver;
-use super::commands::Mptcp;
 use super::counters::InterfaceCounters;
 use crate::clock::processor_time;
-use crate::netlink::diag::{Diag, SocketInfo};
+use poll::Poll;
+
+mod poll;
 
 /// A subflow whose bytes have not moved for this time is idle.
 const IDLE: Duration = Duration::from_secs(1);
@@ -46,11 +48,11 @@ const MAX_PERIOD: Duration = Duration::from_millis(150);
 /// two polls; twice as often while packets are sent and none received.
 const COUNT_PERIOD: Duration = Duration::from_millis(4);
 
-/// A subflow, by its local and remote address.
-type Addresses = (SocketAddr, SocketAddr);
+/// A subflow: its connection, and its local and remote address.
+type Key = (Token, SocketAddr, SocketAddr);
 
-fn addresses(subflow: &MeasuredSubflow) -> Addresses {
-    (subflow.local, subflow.remote)
+fn key(subflow: &MeasuredSubflow) -> Key {
+    (subflow.token, subflow.local, subflow.remote)
 }
 
 /// Decides which subflows are queried, and when.
@@ -64,9 +66,9 @@ pub(super) struct SubflowPoller {
     segments: Option<[u64; 2]>,
     packets: Option<u64>,
     moved: Instant,
-    known: BTreeMap<Addresses, SubflowEntry>,
+    known: BTreeMap<Key, SubflowEntry>,
     /// When each path's last sample was passed on, and its subflow.
-    reported: BTreeMap<PathId, (Instant, Addresses)>,
+    reported: BTreeMap<PathId, (Instant, Key)>,
     /// When the samples of all idle subflows are repeated, though nothing moves.
     repeat_at: Instant,
     /// Number of active subflows.
@@ -79,6 +81,10 @@ pub(super) struct SubflowPoller {
     /// Segments moved since the last poll of idle subflows.
     stale: bool,
     costs: Costs,
+    /// The poll in progress.
+    poll: Option<Poll>,
+    /// Number of the last poll.
+    number: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -87,6 +93,22 @@ struct SubflowEntry {
     transport: Transport,
     moved: Instant,
     reported: Instant,
+    /// The last poll that found it.
+    found: u32,
+}
+
+impl SubflowEntry {
+    fn is_idle(&self, now: Instant) -> bool {
+        self.transport.unacked == 0 && now.since(self.moved) >= IDLE
+    }
+
+    fn is_to_be_repeated(&self, now: Instant) -> bool {
+        now.since(self.reported) >= REPEAT_SUBFLOW
+    }
+
+    fn sample(&self) -> Sample {
+        Sample { path: self.path, kind: SampleKind::Transport(self.transport) }
+    }
 }
 
 /// Processor time of the queries.
@@ -115,9 +137,9 @@ impl SubflowPoller {
         self.period = Duration::from_millis(u64::from(period_ms));
     }
 
-    /// The last statistics of a subflow, by its local and remote address.
-    pub(super) fn transport(&self, local: SocketAddr, remote: SocketAddr) -> Option<&Transport> {
-        self.known.get(&(local, remote)).map(|known| &known.transport)
+    /// The last statistics of a subflow.
+    pub(super) fn transport(&self, token: Token, local: SocketAddr, remote: SocketAddr) -> Option<&Transport> {
+        self.known.get(&(token, local, remote)).map(|known| &known.transport)
     }
 
     /// When to read the interfaces' counters; `None` with few active subflows.
@@ -141,132 +163,36 @@ impl SubflowPoller {
         }
         let period = if now.since(self.moved) < QUIET_AFTER { IDLE_PERIOD } else { QUIET_PERIOD };
         self.next = now + self.period.max(period);
-        let mut samples = Vec::new();
-        let due = |(reported, _): &&mut (Instant, Addresses)| now.since(*reported) >= REPEAT_PATH;
-        for (reported, addresses) in self.reported.values_mut().filter(due) {
-            if let Some(known) = self.known.get(addresses) {
-                *reported = now;
-                samples.push(Sample { path: known.path, kind: SampleKind::Transport(known.transport) });
-            }
-        }
-        Some(samples)
+        Some(self.repeat_paths(now))
     }
 
-    /// The samples of the subflows now.
-    fn poll(&mut self, now: Instant, wanted: &[MeasuredSubflow], diag: &mut Diag) -> Vec<Sample> {
-        self.repeat_at = now + REPEAT_SUBFLOW;
-        let busy = |known: &SubflowEntry| known.transport.unacked > 0 || now.since(known.moved) < IDLE;
-        let (mut queried, mut rest) = (Vec::new(), Vec::new());
-        for subflow in wanted {
-            let idle = self.known.get(&addresses(subflow)).is_some_and(|known| !busy(known));
-            if idle { rest.push(*subflow) } else { queried.push(*subflow) }
-        }
-        self.busy = queried.len();
-        if self.stale && !rest.is_empty() && now >= self.idle_next {
-            let cost = self.costs.of(rest.len());
-            self.idle_next = now + (cost * self.share()).clamp(self.period, REPEAT_SUBFLOW);
-            self.stale = false;
-            queried.append(&mut rest);
-        }
+    /// The repeated sample of each path that had none lately.
+    fn repeat_paths(&mut self, now: Instant) -> Vec<Sample> {
         let mut samples = Vec::new();
-        if !queried.is_empty() {
-            self.query(now, &queried, diag, &mut samples);
-        }
-        self.repeat(now, &rest, &mut samples);
-        if self.known.len() > wanted.len() {
-            let current: BTreeSet<Addresses> = wanted.iter().map(addresses).collect();
-            self.known.retain(|addresses, _| current.contains(addresses));
+        for (path, (reported, key)) in &mut self.reported {
+            if now.since(*reported) < REPEAT_PATH {
+                continue;
+            }
+            let known = self.known.get_key_value(key);
+            if let Some((of, known)) = known.or_else(|| self.known.iter().find(|(_, known)| known.path == *path)) {
+                (*reported, *key) = (now, *of);
+                samples.push(known.sample());
+            }
         }
         samples
     }
 
     /// Sets the time of the next poll by the processor time of this one, including the
     /// processing of its samples.
-    fn schedule_next(&mut self, now: Instant, cost: Duration) {
-        let active = self.busy > 0 || now.since(self.moved) < IDLE;
+    fn schedule_next(&mut self, began: Instant, cost: Duration) {
+        let active = self.busy > 0 || began.since(self.moved) < IDLE;
         let period = if active { self.period } else { self.period.max(IDLE_PERIOD) };
-        self.busy_next = now + period.max((cost * self.share()).min(MAX_PERIOD));
+        self.busy_next = began + period.max((cost * self.share()).min(MAX_PERIOD));
         self.next = self.busy_next;
     }
 
     fn share(&self) -> u32 {
         if self.busy >= CROWD { SHARE_OF_MANY } else { SHARE }
-    }
-
-    fn query(&mut self, now: Instant, queried: &[MeasuredSubflow], diag: &mut Diag, samples: &mut Vec<Sample>) {
-        let began = processor_time();
-        if self.costs.query * queried.len() as u32 <= self.costs.list_all() {
-            for subflow in queried {
-                let found = diag.socket(subflow.local, subflow.remote).ok().flatten();
-                samples.extend(self.take(now, subflow, found));
-            }
-            let elapsed = processor_time().saturating_sub(began) / queried.len() as u32;
-            self.costs.query = (self.costs.query * 7 + elapsed) / 8;
-            return;
-        }
-        let mut list = |ipv4| {
-            let sockets = diag.list(ipv4).unwrap_or_default();
-            sockets.into_iter().map(|socket| ((socket.local, socket.remote), socket))
-        };
-        let mut found: BTreeMap<Addresses, SocketInfo> = list(true).collect();
-        let elapsed = processor_time().saturating_sub(began);
-        self.costs.list = (self.costs.list * 7 + elapsed) / 8;
-        self.costs.list_ipv6 = queried.iter().any(|subflow| !found.contains_key(&addresses(subflow)));
-        if self.costs.list_ipv6 {
-            found.extend(list(false));
-        }
-        for subflow in queried {
-            let socket = found.get(&addresses(subflow)).copied();
-            samples.extend(self.take(now, subflow, socket));
-        }
-    }
-
-    fn take(&mut self, now: Instant, subflow: &MeasuredSubflow, found: Option<SocketInfo>) -> Option<Sample> {
-        // The kernel keeps no statistics of a socket in TIME_WAIT; zeros would count as the path's.
-        let Some(socket) = found.filter(|socket| !socket.tcp.rtt.is_zero()) else {
-            self.known.remove(&addresses(subflow));
-            return None;
-        };
-        let transport = Transport {
-            token: subflow.token.0,
-            peer: subflow.remote,
-            accepted: subflow.accepted,
-            backup: socket.mptcp.is_some_and(|mptcp| mptcp.backup_local() || mptcp.backup_remote()),
-            rtt: socket.tcp.rtt,
-            rttvar: socket.tcp.rttvar,
-            unacked: socket.tcp.unacked,
-            sacked: socket.tcp.sacked,
-            delivered: socket.tcp.delivered,
-            bytes_acked: socket.tcp.bytes_acked,
-            notsent_bytes: socket.tcp.notsent_bytes,
-            bytes_received: socket.tcp.bytes_received,
-            lost: socket.tcp.lost,
-            retransmitted: socket.tcp.total_retrans,
-            cwnd: socket.tcp.cwnd,
-            min_rtt: Some(socket.tcp.min_rtt),
-            delivery_bit_s: Some(socket.tcp.delivery_rate_bit_s),
-        };
-        let moved = match self.known.get(&addresses(subflow)) {
-            Some(known) if known.transport == transport => known.moved,
-            _ => now,
-        };
-        self.known.insert(addresses(subflow), SubflowEntry { path: subflow.path, transport, moved, reported: now });
-        self.reported.insert(subflow.path, (now, addresses(subflow)));
-        Some(Sample { path: subflow.path, kind: SampleKind::Transport(transport) })
-    }
-
-    /// Repeats the last samples of the subflows that were not queried.
-    fn repeat(&mut self, now: Instant, rest: &[MeasuredSubflow], samples: &mut Vec<Sample>) {
-        for subflow in rest {
-            let Some(known) = self.known.get_mut(&addresses(subflow)) else { continue };
-            let of_path =
-                self.reported.get(&known.path).is_none_or(|(reported, _)| now.since(*reported) >= REPEAT_PATH);
-            if of_path || now.since(known.reported) >= REPEAT_SUBFLOW {
-                known.reported = now;
-                self.reported.insert(known.path, (now, addresses(subflow)));
-                samples.push(Sample { path: known.path, kind: SampleKind::Transport(known.transport) });
-            }
-        }
     }
 
     /// True if TCP segments, and packets beyond loopback, were sent or received since the last time, or the counters
@@ -323,13 +249,14 @@ impl Driver {
             tunnel.data_plane.changes.try_iter().for_each(|change| self.journal.tunnel(&change));
             samples.into_iter().for_each(|sample| self.handle(sample.into()));
         }
-        self.observe_subflows();
+        self.begin_poll();
         if self.tunnel.is_some() {
             self.poller.poll_soon(self.clock.now());
         }
+        self.pass_demand();
     }
 
-    fn observe_subflows(&mut self) {
+    fn begin_poll(&mut self) {
         let now = self.clock.now();
         if let Some(samples) = self.poller.samples_if_quiet(now, &mut self.counters) {
             samples.into_iter().for_each(|sample| self.handle(sample.into()));
@@ -339,14 +266,20 @@ impl Driver {
         if now < self.poller.busy_next {
             return;
         }
-        let began = processor_time();
-        let wanted: Vec<MeasuredSubflow> = self.engine.subflows().collect();
-        let samples = match &mut self.mptcp {
-            Some(Mptcp { diag, .. }) => self.poller.poll(now, &wanted, diag),
-            None => Vec::new(),
-        };
+        if self.mptcp.is_none() {
+            return self.poller.schedule_next(now, Duration::ZERO);
+        }
+        let cost_since = processor_time();
+        self.poller.begin(now);
+        self.continue_poll(cost_since);
+    }
+
+    /// The next part of the poll in progress; its cost counts from a processor time.
+    pub(super) fn continue_poll(&mut self, cost_since: Duration) {
+        let Some(mptcp) = &mut self.mptcp else { return };
+        let samples = self.poller.next_part(self.clock.now(), &self.engine, &mut mptcp.diag);
         samples.into_iter().for_each(|sample| self.handle(sample.into()));
-        self.poller.schedule_next(now, processor_time().saturating_sub(began));
+        self.poller.finish_part(processor_time().saturating_sub(cost_since));
     }
 }
 

@@ -21,7 +21,10 @@ use super::socket::{CallError, Channel, CommandError, OpenError};
 use super::tcp_info::TcpInfo;
 use super::{is_linux, links};
 
+mod list;
 mod reset;
+
+pub use list::SocketList;
 
 /// Maximum number of sockets in one list; further ones are dropped.
 pub const MAX_SOCKETS: usize = 65_536;
@@ -115,13 +118,11 @@ impl Diag {
         Ok(found)
     }
 
-    /// As [`Diag::sockets`], for IPv4 sockets only or IPv6 sockets only (which may carry
-    /// IPv4 too). It costs as much as many queries of single sockets, even with
-    /// few sockets: the kernel scans the table of all namespaces.
-    pub fn list(&mut self, ipv4: bool) -> Result<Vec<SocketInfo>, CommandError> {
+    /// As [`Diag::sockets`], for IPv4 sockets only or IPv6 sockets only (which may carry IPv4 too).
+    fn list(&mut self, ipv4: bool) -> Result<Vec<SocketInfo>, CommandError> {
         let mut found = Vec::new();
-        let any = if ipv4 { SocketId::new_v4() } else { SocketId::new_v6() };
-        self.query(any, NLM_F_DUMP, &mut found).map_err(CommandError::while_asked_to("list its TCP sockets"))?;
+        self.query(any_socket(ipv4), NLM_F_DUMP, &mut found)
+            .map_err(CommandError::while_asked_to("list its TCP sockets"))?;
         Ok(found)
     }
 
@@ -155,7 +156,7 @@ impl Diag {
     /// is included, one that fell back to TCP is not.
     pub fn connections(&mut self) -> Result<Vec<Connection>, CommandError> {
         let mut found = BTreeMap::new();
-        for any in [SocketId::new_v4(), SocketId::new_v6()] {
+        for any in [any_socket(true), any_socket(false)] {
             self.query_connections(any, &mut found)
                 .map_err(CommandError::while_asked_to("list its MPTCP connections"))?;
         }
@@ -298,6 +299,11 @@ fn addresses(header: &InetResponseHeader) -> (SocketAddr, SocketAddr) {
         SocketAddr::new(id.source_address.to_canonical(), id.source_port),
         SocketAddr::new(id.destination_address.to_canonical(), id.destination_port),
     )
+}
+
+/// Any socket of IPv4, or of IPv6.
+fn any_socket(ipv4: bool) -> SocketId {
+    if ipv4 { SocketId::new_v4() } else { SocketId::new_v6() }
 }
 
 fn exact(local: SocketAddr, remote: SocketAddr, if_index: u32) -> SocketId {

@@ -107,11 +107,16 @@ impl Channel {
     /// A socket in the network namespace of this thread. `protocol` is one of
     /// `netlink_sys::protocols`.
     pub fn open(protocol: isize) -> io::Result<Channel> {
+        Channel::with_buffer(protocol, DATAGRAM_LEN)
+    }
+
+    /// The same with a buffer of this length: the kernel sends no longer datagrams of a dump.
+    pub fn with_buffer(protocol: isize, length: usize) -> io::Result<Channel> {
         let socket = connect(protocol)?;
         socket.set_ext_ack(true)?;
         socket.set_cap_ack(true)?;
         SockRef::from(&socket).set_read_timeout(Some(ANSWER_LIMIT))?;
-        Ok(Channel { socket, sequence: 0, buffer: vec![0; DATAGRAM_LEN] })
+        Ok(Channel { socket, sequence: 0, buffer: vec![0; length] })
     }
 
     /// Sends a request and passes every message of the reply to `on_reply`. `flags`
@@ -124,24 +129,38 @@ impl Channel {
         flags: u16,
         mut on_reply: impl FnMut(Message<'_>) -> Result<(), DecodeError>,
     ) -> Result<(), CallError> {
-        self.sequence = self.sequence.wrapping_add(1);
-        self.socket.send(&request_bytes(payload, flags, self.sequence), 0)?;
+        self.request(payload, flags)?;
         let mut outcome = Ok(());
-        loop {
-            let length = receive(&self.socket, &mut self.buffer)?;
-            for message in messages(&self.buffer[..length]) {
-                let message = message?;
-                if message.sequence != self.sequence {
-                    continue;
-                }
-                match message.kind {
-                    NLMSG_ERROR | NLMSG_DONE => {
-                        return message.verdict()?.map_or(outcome.map_err(CallError::from), |error| Err(error.into()));
-                    }
-                    _ => outcome = outcome.and(on_reply(message)),
-                }
+        let mut keep_first_error = |message: Message<'_>| {
+            let read = on_reply(message);
+            if outcome.is_ok() {
+                outcome = read;
+            }
+        };
+        while self.next_part(&mut keep_first_error)? {}
+        Ok(outcome?)
+    }
+
+    /// Sends a request whose reply is read in parts.
+    pub fn request(&mut self, payload: impl NetlinkSerializable, flags: u16) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.socket.send(&request_bytes(payload, flags, self.sequence), 0).map(drop)
+    }
+
+    /// Reads one datagram of the reply; false after the last one.
+    pub fn next_part(&mut self, mut on_reply: impl FnMut(Message<'_>)) -> Result<bool, CallError> {
+        let length = receive(&self.socket, &mut self.buffer)?;
+        for message in messages(&self.buffer[..length]) {
+            let message = message?;
+            if message.sequence != self.sequence {
+                continue;
+            }
+            match message.kind {
+                NLMSG_ERROR | NLMSG_DONE => return message.verdict()?.map_or(Ok(false), |error| Err(error.into())),
+                _ => on_reply(message),
             }
         }
+        Ok(true)
     }
 }
 

@@ -1,6 +1,6 @@
 //! One connection: its subflows, and the commands needed to reach the wanted states.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
@@ -13,6 +13,7 @@ use super::ids::Ids;
 use super::joins::{JOIN_TIMEOUT, JoinFailure, JoinOutcome};
 use super::plan::{Paths, Plan};
 use crate::path::{PathId, PathState};
+use crate::small_map::SmallMap;
 use crate::time::{Duration, Instant};
 use crate::wanted::ConnectionClass;
 
@@ -76,7 +77,7 @@ pub(super) struct Connection {
     subflows: Vec<Entry>,
     /// Subflows from addresses that no path has yet.
     unplaced: Vec<Subflow>,
-    joins: BTreeMap<PathId, Join>,
+    joins: SmallMap<PathId, Join>,
     ids: Ids,
     room: Room,
     has_swept: bool,
@@ -177,7 +178,7 @@ impl Connection {
 
     /// The address of a path changed or was removed.
     pub fn address_changed(&mut self, now: Instant, plan: Plan, path: PathId) {
-        self.joins.remove(&path);
+        self.joins.remove(path);
         self.gained_room(now);
         for subflow in core::mem::take(&mut self.unplaced) {
             self.opened(now, plan, subflow);
@@ -203,7 +204,7 @@ impl Connection {
         // program that requested it.
         let mut backup = subflow.backup;
         let [min, mut unconfirmed] = CONFIRMATION_WAIT;
-        if let Some(join) = self.joins.get_mut(&path)
+        if let Some(join) = self.joins.get_mut(path)
             && join.local == Some(ip)
             && let Some(until) = join.opening_until.take()
         {
@@ -212,7 +213,7 @@ impl Connection {
             unconfirmed = (JOIN_TIMEOUT.saturating_sub(until.since(now)) * 2).clamp(min, unconfirmed);
             // One that never failed has nothing to remember, for each of a thousand connections.
             if join.tries.failures == 0 {
-                self.joins.remove(&path);
+                self.joins.remove(path);
             }
         } else if subflow.local_id == AddressId(0) {
             unconfirmed = Duration::ZERO;
@@ -221,6 +222,7 @@ impl Connection {
         let is_new = self.find(subflow.local, subflow.remote).is_none() && self.subflows.len() < MAX_SUBFLOWS;
         if is_new {
             let (confirmed, active_since) = (now + unconfirmed, (!backup).then_some(now));
+            self.subflows.reserve_exact(1);
             self.subflows.push(Entry {
                 subflow: Subflow { backup, ..subflow },
                 path,
@@ -239,7 +241,7 @@ impl Connection {
     fn found_opening(&mut self, now: Instant, plan: Plan, subflow: &Subflow) {
         let ip = canonical(subflow.local.ip());
         let Some(path) = plan.paths.path_of(ip) else { return };
-        let join = self.joins.entry(path).or_default();
+        let join = self.joins.get_or_insert(path, Join::default());
         if join.opening_until.is_none() {
             let opening_until = Some(now + JOIN_TIMEOUT);
             let (local, remote) = (Some(ip), Some(subflow.remote));
@@ -259,6 +261,7 @@ impl Connection {
             if let Some(&known) = before.iter().find(same) {
                 let mut entry = Entry { closing_since: None, ..known };
                 entry.set_backup(now, subflow.backup);
+                self.subflows.reserve_exact(1);
                 self.subflows.push(entry);
             } else {
                 if let Some((path, _)) = self.place(now, plan, subflow) {
@@ -391,7 +394,7 @@ impl Connection {
             return None;
         }
         let joins = plan.paths.ids().filter_map(|path| {
-            let join = self.joins.get(&path).copied().unwrap_or_default();
+            let join = self.joins.get(path).copied().unwrap_or_default();
             let retry = || {
                 self.missing(plan, path)
                     .map(|_| join.tries.not_before.max(self.full_until()).max(self.not_before(plan, path)))
@@ -429,9 +432,9 @@ impl Connection {
     /// Gives up what takes too long.
     fn expire(&mut self, now: Instant, token: Token, out: &mut Commands) {
         let expired = |join: &Join| join.opening_until.is_some_and(|until| now >= until);
-        let expired: Vec<PathId> = self.joins.iter().filter(|(_, join)| expired(join)).map(|(&path, _)| path).collect();
+        let expired: Vec<PathId> = self.joins.iter().filter(|(_, join)| expired(join)).map(|(path, _)| path).collect();
         for path in expired {
-            let addresses = self.joins.get(&path).and_then(|join| join.local.zip(join.remote));
+            let addresses = self.joins.get(path).and_then(|join| join.local.zip(join.remote));
             out.extend(addresses.map(|(local, remote)| (path, Command::CancelJoin { token, local, remote })));
             self.fail(now, path);
             self.history.add(now, Some(path), ConnectionEvent::NotOpened(0));
@@ -443,22 +446,22 @@ impl Connection {
 
     /// The opening of a subflow from `local` failed; returns its path.
     fn join_failed(&mut self, now: Instant, local: IpAddr) -> Option<PathId> {
-        self.ids.opening.remove(&local);
-        let mut joins = self.joins.iter();
-        let (&path, _) = joins.find(|(_, join)| join.local == Some(local) && join.opening_until.is_some())?;
+        self.ids.opening.remove(local);
+        let is_opening = |join: &Join| join.local == Some(local) && join.opening_until.is_some();
+        let path = self.joins.iter().find(|(_, join)| is_opening(join)).map(|(path, _)| path)?;
         self.fail(now, path);
         Some(path)
     }
 
     fn fail(&mut self, now: Instant, path: PathId) {
-        let join = self.joins.entry(path).or_default();
+        let join = self.joins.get_or_insert(path, Join::default());
         join.opening_until = None;
         let longest = if join.tries.failures < MANY_FAILURES { MAX_PAUSE } else { RARE_PAUSE };
         join.tries.failed(now, FIRST_PAUSE, longest);
     }
 
     fn forget_failures(&mut self, path: PathId) {
-        self.joins.retain(|&of, join| of != path || join.opening_until.is_some());
+        self.joins.retain(|of, join| of != path || join.opening_until.is_some());
     }
 
     fn was_reset(&mut self, now: Instant, plan: Plan) -> Option<u8> {
@@ -514,7 +517,7 @@ impl Connection {
     }
 
     fn open(&mut self, now: Instant, token: Token, plan: Plan, path: PathId, out: &mut Commands) {
-        let earlier = self.joins.get(&path).copied().unwrap_or_default();
+        let earlier = self.joins.get(path).copied().unwrap_or_default();
         if earlier.opening_until.is_some() || now < earlier.tries.not_before.max(self.full_until()) {
             return;
         }

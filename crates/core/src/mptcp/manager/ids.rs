@@ -6,19 +6,19 @@
 //! So an address keeps its id, and a new address gets one that this connection has not
 //! used yet; only when all are used, ids without an address are used again.
 
-use alloc::collections::BTreeMap;
 use core::net::IpAddr;
 
 use super::super::AddressId;
 use crate::path::PathId;
+use crate::small_map::SmallMap;
 use crate::time::Instant;
 
 /// The pairs, and the ids used so far.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
-    pairs: BTreeMap<IpAddr, (AddressId, PathId)>,
+    pairs: SmallMap<IpAddr, (AddressId, PathId)>,
     /// Until when a subflow from an address may still appear.
-    pub opening: BTreeMap<IpAddr, Instant>,
+    pub opening: SmallMap<IpAddr, Instant>,
     used: [u64; 4],
 }
 
@@ -33,7 +33,7 @@ impl Ids {
     /// reserved for the address of the first subflow (RFC 8684 §3.2). `None`: all are
     /// in use.
     pub fn take(&mut self, address: IpAddr, path: PathId) -> Option<AddressId> {
-        if let Some(&(id, _)) = self.pairs.get(&address) {
+        if let Some(&(id, _)) = self.pairs.get(address) {
             return Some(id);
         }
         let id = self.unused(path).or_else(|| {
@@ -47,23 +47,23 @@ impl Ids {
 
     /// When no further subflow from an address can appear.
     pub fn settled_at(&self, address: IpAddr) -> Instant {
-        self.opening.get(&address).copied().unwrap_or_default()
+        self.opening.get(address).copied().unwrap_or_default()
     }
 
     /// The id of an address, if it has one.
     pub fn of(&self, address: IpAddr) -> Option<AddressId> {
-        self.pairs.get(&address).map(|&(id, _)| id)
+        self.pairs.get(address).map(|&(id, _)| id)
     }
 
     /// Removes an address that the kernel removes too; its id is not reused soon.
     pub fn forget(&mut self, address: IpAddr) {
-        self.pairs.remove(&address);
-        self.opening.remove(&address);
+        self.pairs.remove(address);
+        self.opening.remove(address);
     }
 
     /// The addresses and their ids.
     pub fn pairs(&self) -> impl Iterator<Item = (IpAddr, AddressId, PathId)> {
-        self.pairs.iter().map(|(&address, &(id, path))| (address, id, path))
+        self.pairs.iter().map(|(address, &(id, path))| (address, id, path))
     }
 
     fn unused(&self, path: PathId) -> Option<AddressId> {

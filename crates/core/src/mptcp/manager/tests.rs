@@ -480,7 +480,21 @@ fn a_subflow_that_the_peer_has_not_answered_is_neither_opened_twice_nor_relied_o
 fn a_subflow_whose_address_is_gone_is_not_listed() {
     let mut manager = with_two_subflows([Active, Active]);
     manager.set_address(at(1000), PathId(1), None, 0);
-    assert_eq!(manager.subflows().map(|subflow| subflow.path).collect::<Vec<_>>(), [PathId(0)]);
+    assert_eq!(manager.subflows(None).map(|subflow| subflow.path).collect::<Vec<_>>(), [PathId(0)]);
+    let found = [0, 1].map(|path| manager.subflow(TOKEN, subflow(path, 2, false).local, server()).is_some());
+    assert_eq!(found, [true, false]);
+}
+
+#[test]
+fn subflows_are_listed_by_the_tokens_of_their_connections() {
+    let mut manager = with_two_subflows([Active, Active]);
+    let next = Token(TOKEN.0 + 1);
+    manager.handle(at(2), &Event::Established { token: next, subflow: subflow(0, 0, false), server_side: false });
+    let after = |token| manager.subflows(token).map(|subflow| subflow.token).collect::<Vec<_>>();
+    assert_eq!(after(None), [TOKEN, TOKEN, next]);
+    assert_eq!(after(Some(TOKEN)), [next]);
+    assert_eq!(after(Some(next)), []);
+    assert_eq!(manager.subflow(next, local(1, 0), server()), None);
 }
 
 #[test]

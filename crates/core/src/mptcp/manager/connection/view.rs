@@ -57,7 +57,7 @@ impl Connection {
 
     /// Why there is no subflow over a path on which one is wanted.
     fn why_missing(&self, now: Instant, plan: Plan, path: PathId) -> Reason {
-        let join = self.joins.get(&path).copied().unwrap_or_default();
+        let join = self.joins.get(path).copied().unwrap_or_default();
         let family = |remote: &SocketAddr| canonical(remote.ip()).is_ipv4();
         let wait_s = |until: Instant| until.since(now).as_secs_f64();
         let Some((local, _)) = plan.paths.address(path) else {
