@@ -6,8 +6,9 @@ use std::time::Duration;
 use crosslane::tunnel::endpoint::{Endpoint, PeerPlan, Plan};
 use crosslane::tunnel::security::PrivateKey;
 use crosslane_core::time::Instant;
-use crosslane_core::tunnel::Mode;
+
 use crosslane_core::tunnel::wire::overhead::Overhead;
+use crosslane_core::tunnel::{Copies, Mode};
 
 /// Beginning of the run.
 pub const BEGIN: Instant = Instant::from_millis(1);
@@ -46,6 +47,7 @@ pub fn endpoint(
         is_initiator: number != 0,
         mode: Mode::Aggregate,
         ranks: vec![],
+        copies: Copies::default(),
         keepalives: Vec::new(),
         overhead: Overhead::new(false, is_encrypted),
         mtu: 1432,

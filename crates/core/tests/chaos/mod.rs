@@ -13,7 +13,7 @@ use crosslane_core::time::Instant;
 use crosslane_core::tunnel::wire::control_message::Message;
 use crosslane_core::tunnel::wire::gre_key::GreKey;
 use crosslane_core::tunnel::wire::path_feedback::PathFeedback;
-use crosslane_core::tunnel::{Input, Mode, Output, Setup, Tunnel};
+use crosslane_core::tunnel::{Copies, Input, Mode, Output, Setup, Tunnel};
 
 mod liar;
 
@@ -75,7 +75,14 @@ fn order(script: &mut Script<'_>) -> Vec<PathId> {
 }
 
 fn engine(is_initiator: bool, mode: Mode, epoch: u32) -> Endpoint {
-    let mut endpoint = Tunnel::new(Setup { mode, is_initiator, ranks: vec![1, 0, 3, 2], epoch, overhead_bytes: 56 });
+    let mut endpoint = Tunnel::new(Setup {
+        mode,
+        is_initiator,
+        copies: Copies::default(),
+        ranks: vec![1, 0, 3, 2],
+        epoch,
+        overhead_bytes: 56,
+    });
     endpoint.probe_mtu_up_to(MTU);
     endpoint
 }
