@@ -67,7 +67,7 @@ impl Lateness {
         Lateness { usual: None, trust, pause: Duration::ZERO, in_time: None, other: None, checked: now }
     }
 
-    /// Takes an answer, and whether it told of a loss.
+    /// Takes an answer, and whether it reported a loss.
     pub(super) fn note(&mut self, now: Instant, rtt: Duration, is_lossy: bool) {
         let is_late = self.other.is_some_and(|other| is_lossy || rtt > self.limit(other).max(other.late));
         let usual = self.usual.unwrap_or(rtt).as_secs_f64();
@@ -127,7 +127,7 @@ impl Lateness {
         }
     }
 
-    /// Whether its last answers were late or told of a loss, and another path could carry instead.
+    /// Whether its last answers were late or reported a loss, and another path could carry instead.
     pub(super) fn is_doubted(&self) -> bool {
         self.other.is_some() && !matches!(self.trust, Trust::Trusted(_))
     }
@@ -139,7 +139,7 @@ impl<P> SendPath<P> {
         Some(self.lateness.repeat_after()? + self.rtt.feedback_delay() * 3)
     }
 
-    /// Whether an answer is overdue, or the last ones were late or told of a loss, and another path could carry.
+    /// Whether an answer is overdue, or the last ones were late or reported a loss, and another path could carry.
     pub(in super::super) fn is_doubted(&self, now: Instant) -> bool {
         let overdue = self.repeat_after().zip(self.in_flight.oldest_timed_from()).map(|(after, from)| from + after);
         self.lateness.is_doubted() || overdue.is_some_and(|at| now >= at)

@@ -65,7 +65,7 @@ fn a_path_that_carries_less_than_is_offered_is_left() {
     testbed.run_until(Instant::from_millis(24_500));
     assert!(longest_ms(&testbed, 5000, 24_000) < 150.0, "{} ms", longest_ms(&testbed, 5000, 24_000));
     let late = testbed.delays(1, 5000, 24_000).0.iter().filter(|delay| **delay > 100.0).count();
-    assert!(late < 20, "{late} of 848 packets in vain returns");
+    assert!(late < 20, "{late} of 848 packets after early returns");
 }
 
 #[test]
