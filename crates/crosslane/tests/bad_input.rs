@@ -373,7 +373,13 @@ fn missing_privileges_are_reported_and_no_files_are_left() {
     let before = contents(workdir.path());
     let mut command = Command::new(program);
     command.args(["drive", "s.toml", "--out", "out"]).current_dir(workdir.path()).uid(65534).gid(65534);
-    let output = ProgramOutput::from(command.output().unwrap());
+    // A process that another test begins in this moment has inherited the file while it was written.
+    let output = loop {
+        match command.output() {
+            Err(cause) if cause.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
+            output => break ProgramOutput::from(output.unwrap()),
+        }
+    };
     assert_eq!(contents(workdir.path()), before);
     assert_none(complaint(&output, "").into_iter().collect());
     let sentence = output.sentence();

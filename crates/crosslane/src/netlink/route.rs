@@ -3,7 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
-use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NetlinkMessage, NetlinkPayload,
+};
 use netlink_packet_route::address::{AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::route::RouteScope;
@@ -250,7 +252,8 @@ impl Wiring {
         self.change(format!("removing the address {address}/{prefix_len}"), message, 0)
     }
 
-    /// Adds a route.
+    /// Adds a route. In a table of its own it takes the place of one that is left there: the interface of a unit that had
+    /// the slot before may go a moment later.
     ///
     /// # Errors
     /// The kernel rejects it.
@@ -273,7 +276,8 @@ impl Wiring {
             Some(to) => format!("adding the route to {to}"),
             None => "adding a default route".to_owned(),
         };
-        self.change(attempt, RouteNetlinkMessage::NewRoute(builder.build()), NLM_F_CREATE | NLM_F_EXCL)
+        let present = if route.table.is_some() { NLM_F_REPLACE } else { NLM_F_EXCL };
+        self.change(attempt, RouteNetlinkMessage::NewRoute(builder.build()), NLM_F_CREATE | present)
     }
 
     /// Adds a rule: packets from `source` use the routes of `table`.
