@@ -165,7 +165,7 @@ impl UnitTunnel {
         let table = TABLES.start() + u32::from(path.0);
         let mut tunnel = UnitTunnel { name: name.clone(), table, data_plane, existing, inside: None };
         let kernel_mtu = tunnel.data_plane.is_none().then(|| mtu.saturating_sub(overhead));
-        match tunnel.join(&mut wiring, unit, path, kernel_mtu) {
+        match tunnel.join(&mut wiring, unit, kernel_mtu) {
             Ok(inside) => {
                 tunnel.inside = Some(inside);
                 Ok(tunnel)
@@ -179,7 +179,7 @@ impl UnitTunnel {
 
     /// Address, routes and rule; `mtu` is that of an interface of the kernel, which is not up yet. Returns the
     /// interface's index, and our address there.
-    fn join(&self, wiring: &mut Wiring, unit: &UnitConfig, path: PathId, mtu: Option<u32>) -> Result<(u32, Ipv4Net)> {
+    fn join(&self, wiring: &mut Wiring, unit: &UnitConfig, mtu: Option<u32>) -> Result<(u32, Ipv4Net)> {
         let attempt = || format!("connecting to the unit {}", self.name);
         let net = unit.net().ok_or_else(|| Error::failure(attempt(), "its inner address is not IPv4"))?;
         let interface = wiring.index(&self.name)?;
@@ -193,14 +193,20 @@ impl UnitTunnel {
             wiring.bring_up(&self.name, mtu, QUEUE_PACKETS)?;
             wiring.add_address(interface, net.addr(), net.prefix_len())?;
         }
-        let metric = FIRST_METRIC + u32::from(path.0);
-        let (via, source) = (net.hosts().next(), Some(net.addr()));
-        let route = Route { to: None, interface, via, source, table: None, metric };
-        wiring.add_route(route)?;
-        wiring.add_route(Route { table: Some(self.table), metric: 0, ..route })?;
+        for route in self.routes(interface, net) {
+            wiring.add_route(route)?;
+        }
         wiring.remove_rules(self.table..=self.table)?;
         wiring.add_rule(net.addr(), self.table)?;
         Ok((interface, net))
+    }
+
+    /// The default routes over it, in the main table and in its own.
+    fn routes(&self, interface: u32, net: Ipv4Net) -> [Route; 2] {
+        let (via, source) = (net.hosts().next(), Some(net.addr()));
+        let metric = FIRST_METRIC + self.table - TABLES.start();
+        let route = Route { to: None, interface, via, source, table: None, metric };
+        [route, Route { table: Some(self.table), metric: 0, ..route }]
     }
 
     /// The tunnel, which is this path, for packets from the vehicle's home address.
@@ -214,6 +220,9 @@ impl UnitTunnel {
         // What cannot be removed now, as what another program removed, is removed at the next start.
         drop(Wiring::open().and_then(|mut wiring| {
             wiring.remove_rules(self.table..=self.table)?;
+            // The next unit of the slot has routes of the same metric, and does not wait for the interface to go.
+            let routes = self.inside.map(|(interface, net)| self.routes(interface, net));
+            routes.into_iter().flatten().for_each(|route| drop(wiring.remove_route(route)));
             let Some(net) = self.existing else { return Ok(()) };
             let interface = wiring.index(&self.name)?;
             wiring.remove_address(interface, net.addr().into(), net.prefix_len())?;

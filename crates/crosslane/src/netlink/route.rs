@@ -3,12 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
-use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NetlinkMessage, NetlinkPayload,
-};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::address::{AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
-use netlink_packet_route::route::RouteScope;
+use netlink_packet_route::route::{RouteMessage, RouteScope};
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -252,32 +250,25 @@ impl Wiring {
         self.change(format!("removing the address {address}/{prefix_len}"), message, 0)
     }
 
-    /// Adds a route. In a table of its own it takes the place of one that is left there: the interface of a unit that had
-    /// the slot before may go a moment later.
+    /// Adds a route.
     ///
     /// # Errors
     /// The kernel rejects it.
     pub fn add_route(&mut self, route: Route) -> Result<()> {
-        let builder = RouteMessageBuilder::<Ipv4Addr>::new();
-        let mut builder = builder.output_interface(route.interface).priority(route.metric).scope(RouteScope::Link);
-        if let Some(to) = route.to {
-            builder = builder.destination_prefix(to, 32);
-        }
-        if let Some(via) = route.via {
-            builder = builder.gateway(via).scope(RouteScope::Universe);
-        }
-        if let Some(source) = route.source {
-            builder = builder.pref_source(source);
-        }
-        if let Some(table) = route.table {
-            builder = builder.table_id(table);
-        }
         let attempt = match route.to {
             Some(to) => format!("adding the route to {to}"),
             None => "adding a default route".to_owned(),
         };
-        let present = if route.table.is_some() { NLM_F_REPLACE } else { NLM_F_EXCL };
-        self.change(attempt, RouteNetlinkMessage::NewRoute(builder.build()), NLM_F_CREATE | present)
+        let message = RouteNetlinkMessage::NewRoute(route_message(route));
+        self.change(attempt, message, NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Removes a route.
+    ///
+    /// # Errors
+    /// The kernel rejects it.
+    pub fn remove_route(&mut self, route: Route) -> Result<()> {
+        self.change("removing a route".into(), RouteNetlinkMessage::DelRoute(route_message(route)), 0)
     }
 
     /// Adds a rule: packets from `source` use the routes of `table`.
@@ -357,6 +348,24 @@ fn marked_name(link: &LinkMessage, mark: &str) -> Option<String> {
         LinkAttribute::IfName(name) => Some(name.clone()),
         _ => None,
     })
+}
+
+fn route_message(route: Route) -> RouteMessage {
+    let builder = RouteMessageBuilder::<Ipv4Addr>::new();
+    let mut builder = builder.output_interface(route.interface).priority(route.metric).scope(RouteScope::Link);
+    if let Some(to) = route.to {
+        builder = builder.destination_prefix(to, 32);
+    }
+    if let Some(via) = route.via {
+        builder = builder.gateway(via).scope(RouteScope::Universe);
+    }
+    if let Some(source) = route.source {
+        builder = builder.pref_source(source);
+    }
+    if let Some(table) = route.table {
+        builder = builder.table_id(table);
+    }
+    builder.build()
 }
 
 fn rule_message(source: Ipv4Addr, table: u32) -> RuleMessage {
