@@ -22,7 +22,16 @@ MODES = ("backup", "aggregate")
 TRAFFIC = {"1kB-50Hz": (1000, 20), "200B-5Hz": (200, 200)}
 """Kinds of messages: bytes, and the period in ms. The second is close to what was recorded."""
 
-STRATEGIES = ("kernel", "kernel-tuned", "threshold", "adaptive", "tunnel", "tunnel-adaptive", "tunnel-redundant", "oracle")
+STRATEGIES = (
+    "kernel",
+    "kernel-tuned",
+    "threshold",
+    "adaptive",
+    "tunnel",
+    "tunnel-adaptive",
+    "tunnel-redundant",
+    "oracle",
+)
 
 RATE_MBIT_S = 10
 """Rate of each path; the recordings do not have it."""
