@@ -282,8 +282,9 @@ impl<P: Clone> Tunnel<P> {
         let is_recovering = |sender: &SendPath<P>| sender.liveness() == Liveness::Recovering && sender.is_open();
         let is_redundant = self.mode == Mode::Redundant;
         for (id, path) in self.paths.iter_mut().filter(|(_, path)| is_recovering(&path.sender)) {
-            let is_allowed = self.mode != Mode::Adaptive || self.copy_budget.take(now, copy.bytes);
-            if path.sender.has_cwnd_room() && !is_redundant && is_allowed {
+            let is_limited = self.mode == Mode::Adaptive;
+            let has_room = path.sender.has_cwnd_room() && !is_redundant;
+            if has_room && (!is_limited || self.copy_budget.take(now, copy.bytes)) {
                 self.outbox.packet(now, id, path, copy, Options::default());
             }
         }
