@@ -221,17 +221,17 @@ pub struct Break {
 /// What all subflows of a path carried in the last second, of connections initiated here.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Carried {
-    /// Bytes acknowledged, in bit/s.
+    /// Bytes acknowledged, in bit/s: over `constant_for`, or the whole second.
     pub bit_s: f64,
     /// Whether senders had more data than it took.
     pub is_full: bool,
-    /// Whether the rate hardly varied.
-    pub is_constant: bool,
+    /// For how long, up to a second, it has been full at a rate that hardly varied.
+    pub constant_for: Duration,
     /// Part of what was sent that was sent again (0 to 1).
     pub loss: f64,
     /// Time that packets waited in the network at its end, if known: the RTT above the minimum.
     pub queued: Option<Duration>,
-    /// What the fastest other path carried in a second within the last minute, in bit/s.
+    /// The highest rate of another path within the last minute, of a quarter of a second, in bit/s.
     pub fastest_other_bit_s: f64,
 }
 

@@ -59,7 +59,8 @@ fn ask(testbed: &Testbed) {
         stream.read_to_string(&mut answer).unwrap();
         answer
     });
-    assert!(answer.unwrap().starts_with("HTTP/1.1 200 "));
+    let answer = answer.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     let mut status = Command::new(CROSSLANE);
     status.args(["status", "--json"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let output: ProgramOutput = testbed.vehicle.spawn(&mut status).unwrap().wait_with_output().unwrap().into();

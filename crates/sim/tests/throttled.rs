@@ -8,6 +8,7 @@ use crosslane_sim::scenario::Scenario;
 use crosslane_sim::simulation::{Detail, Recording, Simulation};
 
 const SCENARIO: &str = include_str!("../../../scenarios/throttled.toml");
+const THROTTLED_BEFORE: &str = include_str!("../../../scenarios/throttled-before.toml");
 const THROTTLED: &str = "[[cellular]]\nname = \"throttled\"\nrat = \"lte\"\nrate_mbit_s = 20\ndelay_ms = 20                   # \
                          one way\npolicer = { after_mb = 15, rate_mbit_s = 1 }\n\n";
 
@@ -49,6 +50,8 @@ fn a_path_that_is_throttled_rests_and_the_others_carry_what_they_carry_alone() -
         // From the start it has never carried more: only the comparison with the others tells.
         let before = goodput(&shaped, strategy, 5.0, 39.0)? / bound;
         assert!(before >= 0.95, "{strategy}, throttled before the start: {before:.3}");
+        let queued = goodput(THROTTLED_BEFORE, strategy, 1.0, 39.0)? / bound;
+        assert!(queued >= 0.95, "{strategy}, throttled before, with a queue: {queued:.3}");
     }
     let kernel = goodput(SCENARIO, "kernel", 1.0, 39.0)? / bound;
     assert!(kernel < 0.8, "the kernel's path manager has {kernel:.3} of it: the scenario tests nothing");

@@ -18,6 +18,8 @@ const INTERVALS: usize = 4;
 const FULL_SHARE: f64 = 0.75;
 /// A rate is constant if no interval deviates from the mean by more than this part: a token bucket passes whole segments.
 const DEVIATION: f64 = 0.5;
+/// The same of half a second, in which a slow start at an RTT of 250 ms deviates by a third.
+const HALF_DEVIATION: f64 = 0.25;
 /// The highest rate of another path counts for one to two times this time.
 const MEMORY: Duration = Duration::from_secs(30);
 /// Subflows that are gone are forgotten, with all others, after this time: each loses what one sample would have added.
@@ -126,27 +128,42 @@ impl Sum {
         let lost_bytes = retransmitted as i64 * SEGMENT_BYTES;
         self.recent.rotate_left(1);
         self.recent[INTERVALS - 1] = Interval { bit_s, bytes, lost_bytes, is_full, queued };
-        self.highest.note(now, self.mean());
+        self.highest.note(now, bit_s);
     }
 
-    fn mean(&self) -> f64 {
-        self.recent.iter().map(|interval| interval.bit_s).sum::<f64>() / INTERVALS as f64
+    /// The last intervals in which the path was full at a constant rate: all, or two.
+    fn constant(&self) -> &[Interval] {
+        let is_constant = |intervals: &[Interval], deviation: f64| {
+            let mean = mean(intervals);
+            let is_near = |interval: &Interval| (interval.bit_s - mean).abs() <= deviation * mean;
+            mean > 0.0 && intervals.iter().all(|interval| interval.is_full && is_near(interval))
+        };
+        let half = &self.recent[INTERVALS / 2..];
+        match () {
+            () if is_constant(&self.recent, DEVIATION) => &self.recent,
+            () if is_constant(half, HALF_DEVIATION) => half,
+            () => &[],
+        }
     }
 
     fn carried(&self, fastest_other_bit_s: f64) -> Carried {
-        let mean = self.mean();
-        let is_near = |interval: &Interval| (interval.bit_s - mean).abs() <= DEVIATION * mean;
+        let constant = self.constant();
         let bytes: i64 = self.recent.iter().map(|interval| interval.bytes).sum();
         let lost_bytes: i64 = self.recent.iter().map(|interval| interval.lost_bytes).sum();
         Carried {
-            bit_s: mean,
+            bit_s: mean(if constant.is_empty() { &self.recent } else { constant }),
             is_full: self.recent.iter().all(|interval| interval.is_full),
-            is_constant: mean > 0.0 && self.recent.iter().all(is_near),
+            constant_for: INTERVAL * constant.len() as u32,
             loss: lost_bytes as f64 / (bytes.max(0) + lost_bytes).max(1) as f64,
             queued: self.recent[INTERVALS - 1].queued,
             fastest_other_bit_s,
         }
     }
+}
+
+/// Mean rate of intervals, in bit/s.
+fn mean(intervals: &[Interval]) -> f64 {
+    intervals.iter().map(|interval| interval.bit_s).sum::<f64>() / intervals.len() as f64
 }
 
 impl Rates {
@@ -218,6 +235,8 @@ fn number_of(peer: SocketAddr) -> u32 {
 mod tests {
     use super::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
+
     /// The last samples after `ms` in which two paths carry so many bytes each 10 ms, the first full.
     fn carried(rates: &mut Rates, from_ms: u64, ms: u64, bytes: [u64; 2], total: &mut [u64; 2]) -> Vec<Carried> {
         let mut last = Vec::new();
@@ -245,7 +264,7 @@ mod tests {
         let now = carried(&mut rates, 0, 3000, [1250, 12_500], &mut total);
         let is = |value: f64, bit_s: f64| (value / bit_s - 1.0).abs() < 0.05;
         assert!(is(now[0].bit_s, 1e6) && is(now[0].fastest_other_bit_s, 1e7), "{now:?}");
-        assert!(now[0].is_full && now[0].is_constant && !now[1].is_full, "{now:?}");
+        assert!(now[0].is_full && now[0].constant_for == SECOND && !now[1].is_full, "{now:?}");
         assert!(is(now[1].fastest_other_bit_s, 1e6), "{now:?}");
         let after = carried(&mut rates, 3000, 2000, [1250, 0], &mut total);
         assert!(is(after[0].fastest_other_bit_s, 1e7), "what it carried within the last minute: {after:?}");
@@ -278,17 +297,28 @@ mod tests {
             last = if samples.is_empty() { last } else { samples };
         }
         let SampleKind::Carried(carried) = last[0].kind else { panic!("{last:?}") };
-        assert!(carried.is_constant && carried.is_full && (carried.bit_s / 1.139e6 - 1.0).abs() < 0.05, "{carried:?}");
+        assert!(carried.constant_for == SECOND && carried.is_full && (carried.bit_s / 1.139e6 - 1.0).abs() < 0.05, "{carried:?}");
     }
 
     #[test]
-    fn a_rate_that_falls_is_not_constant_and_another_subflow_counts_from_0() {
+    fn a_rate_that_fell_is_constant_half_a_second_later_and_another_subflow_counts_from_0() {
         let (mut rates, mut total) = (Rates::default(), [0; 2]);
         carried(&mut rates, 0, 2000, [12_500, 0], &mut total);
-        let falling = carried(&mut rates, 2000, 550, [1250, 0], &mut total);
-        assert!(!falling[0].is_constant, "{falling:?}");
+        let falling = carried(&mut rates, 2000, 300, [1250, 0], &mut total);
+        assert_eq!(falling[0].constant_for, Duration::ZERO, "{falling:?}");
+        let fallen = carried(&mut rates, 2300, 300, [1250, 0], &mut total);
+        assert!(fallen[0].constant_for == SECOND / 2 && fallen[0].bit_s < 1.1e6, "{fallen:?}");
         total = [0; 2];
-        let again = carried(&mut rates, 2550, 1500, [1250, 0], &mut total);
-        assert!(again[0].is_constant && again[0].bit_s < 1.1e6, "{again:?}");
+        let again = carried(&mut rates, 2600, 1500, [1250, 0], &mut total);
+        assert!(again[0].constant_for == SECOND && again[0].bit_s < 1.1e6, "{again:?}");
+    }
+
+    #[test]
+    fn a_slow_start_is_not_constant() {
+        let (mut rates, mut total) = (Rates::default(), [0; 2]);
+        for round in 0..8 {
+            let now = carried(&mut rates, round * 250, 250, [570 << round, 0], &mut total);
+            assert!(now.iter().all(|carried| carried.constant_for == Duration::ZERO), "{now:?}");
+        }
     }
 }

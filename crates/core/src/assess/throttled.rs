@@ -27,6 +27,9 @@ const OTHER_SHARE: f64 = 1.0 / 32.0;
 const MEMORY: Duration = Duration::from_secs(30);
 /// A signal that is lower by more, in dB, explains a lower rate.
 const FALLEN_DB: f64 = 6.0;
+/// For so long it is full at a constant rate, and in a trial.
+const SHOWN: Duration = Duration::from_secs(1);
+const SHOWN_AGAIN: Duration = Duration::from_millis(500);
 /// Policed: at least this part is sent again, and packets wait in the network for no longer than this (a small window has
 /// its acknowledgements delayed).
 const POLICED_LOSS: f64 = 0.02;
@@ -94,9 +97,10 @@ impl Throttled {
             (self.belief, self.reason) = (Belief::Good, Reason { rule: "throttled.over", text, inputs });
         }
         let is_same = self.has_been_the_same(now, carried);
-        let is_enough = is_same || is_policed(carried) || self.limit_bit_s.is_some();
-        if self.rests.is_none() && carried.is_full && carried.is_constant && is_enough {
-            self.compare(now, carried);
+        let is_of_the_network = is_same || is_policed(carried) || self.limit_bit_s.is_some();
+        let shown = if self.limit_bit_s.is_some() { SHOWN_AGAIN } else { SHOWN };
+        if self.rests.is_none() && carried.constant_for >= shown {
+            self.compare(now, carried, is_of_the_network);
         }
     }
 
@@ -109,10 +113,10 @@ impl Throttled {
     }
 
     /// Compares what the path delivers with what it did, and with what another path does.
-    fn compare(&mut self, now: Instant, carried: &Carried) {
+    fn compare(&mut self, now: Instant, carried: &Carried, is_of_the_network: bool) {
         let best = if self.before[0].bit_s >= self.before[1].bit_s { self.before[0] } else { self.before[1] };
         let has_fallen = best.dbm.zip(self.dbm).is_some_and(|(then, now)| now < then - FALLEN_DB);
-        let own_bit_s = if has_fallen { 0.0 } else { OWN_SHARE * best.bit_s };
+        let own_bit_s = if has_fallen || !is_of_the_network { 0.0 } else { OWN_SHARE * best.bit_s };
         let other_bit_s = OTHER_SHARE * carried.fastest_other_bit_s;
         let limit_bit_s = self.limit_bit_s.unwrap_or(0.0).max(own_bit_s).max(other_bit_s);
         if carried.bit_s > limit_bit_s {
@@ -180,7 +184,7 @@ impl Assessor for Throttled {
         if now >= since + self.pause() {
             self.rests = None;
             let pause_s = self.pause().as_secs_f64();
-            let text = format!("it is tried for a second, after a rest of {pause_s} s");
+            let text = format!("it is tried, after a rest of {pause_s} s");
             let inputs = [("pause_s", pause_s)].into();
             (self.belief, self.reason) = (Belief::Good, Reason { rule: "throttled.trial", text, inputs });
         } else if now >= since + TAKEN_BACK {

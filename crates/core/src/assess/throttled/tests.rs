@@ -38,7 +38,7 @@ impl Path {
 fn full(mbit_s: f64, fastest_other_mbit_s: f64) -> Carried {
     let (bit_s, fastest_other_bit_s) = (mbit_s * MBIT, fastest_other_mbit_s * MBIT);
     let queued = Some(Duration::from_millis(5));
-    Carried { bit_s, is_full: true, is_constant: true, loss: 0.08, queued, fastest_other_bit_s }
+    Carried { bit_s, is_full: true, constant_for: Duration::from_secs(1), loss: 0.08, queued, fastest_other_bit_s }
 }
 
 /// The same in a queue of the network.
@@ -65,14 +65,14 @@ fn a_rate_that_fell_to_a_fifth_at_the_same_signal_is_a_sign() {
 fn a_lower_rate_is_no_sign_if_the_signal_or_the_sender_explains_it_or_it_varies() {
     let explained = [
         (full(0.96, 12.0), -95.0),
-        (Carried { is_full: false, ..full(0.96, 12.0) }, -85.0),
-        (Carried { is_constant: false, ..full(0.96, 12.0) }, -85.0),
+        (Carried { is_full: false, constant_for: Duration::ZERO, ..full(0.96, 12.0) }, -85.0),
+        (Carried { constant_for: Duration::from_millis(500), ..full(0.96, 12.0) }, -85.0),
         (full(5.0, 12.0), -85.0),
     ];
     for (carried, dbm) in explained {
         let mut path = Path::new(Rat::Lte);
         path.carry(5, full(19.2, 12.0), -85.0);
-        path.carry(3, Carried { is_full: false, ..carried }, dbm);
+        path.carry(3, Carried { constant_for: Duration::ZERO, ..carried }, dbm);
         path.carry(5, carried, dbm);
         assert_eq!(path.is().0, Belief::Unknown, "{carried:?} {dbm}");
     }
@@ -99,8 +99,8 @@ fn a_path_that_adds_less_than_it_holds_up_rests_though_it_never_carried_more() {
     let mut path = Path::new(Rat::Nr);
     path.carry(2, full(1.0, 12.0), -85.0);
     assert_eq!(path.is().0, Belief::Unknown, "beside 12 Mbit/s it adds something");
-    path.carry(1, full(1.0, 123.0), -85.0);
-    assert_eq!(path.is(), (Belief::Stalled, "throttled.beside"));
+    path.carry(1, shaped(1.0, 123.0), -85.0);
+    assert_eq!(path.is(), (Belief::Stalled, "throttled.beside"), "a queue or not");
     let mut radio = Path::new(Rat::Wifi);
     radio.carry(5, full(1.0, 123.0), -85.0);
     assert_eq!(radio.is().0, Belief::Unknown, "the signal of Wi-Fi tells");
@@ -120,8 +120,9 @@ fn pauses_double_with_each_unsuccessful_trial_and_a_recovery_ends_them() {
         path.now_ms += 1000;
         path.observe(SampleKind::Link { up: true });
         assert_eq!(path.is(), (Belief::Unknown, "throttled.trial"), "the interface came up meanwhile");
-        path.carry(1, Carried { is_full: false, ..full(0.5, 12.0) }, -85.0);
-        path.carry(1, full(0.96, 12.0), -85.0);
+        path.carry(1, Carried { is_full: false, constant_for: Duration::ZERO, ..full(0.5, 12.0) }, -85.0);
+        let half = Carried { is_full: false, constant_for: Duration::from_millis(500), ..full(0.96, 12.0) };
+        path.carry(1, half, -85.0);
     }
     let wakeup = path.assessor.next_wakeup();
     assert!(wakeup.is_some_and(|at| at > Instant::from_millis(path.now_ms)));
