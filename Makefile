@@ -7,6 +7,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 SCENARIOS ?= leave-coverage leave-coverage-fast leave-coverage-loaded pass-by enter-coverage backup-mode sudden-loss aggregate
 # The same downstream, and with replies.
 BOTH_WAYS = leave-coverage-down leave-coverage-ping-pong sudden-loss-down sudden-loss-ping-pong
+# Over IPv6.
+IPV6 = sudden-loss-ipv6
 # Networks that do not let MPTCP pass.
 MIDDLEBOXES = $(addprefix middlebox/,strips-mp-join drops-mp-join strips-mp-capable drops-mp-capable)
 # Scenarios of which docs/results/results.md shows distributions, simulated over 200 seeds.
@@ -75,7 +77,7 @@ lint: tools lab ## format, clippy, ruff, pyright, and core without std
 	.venv/bin/pyright --project lab --pythonpath .venv/bin/python
 	crates/core/bare-metal.sh
 
-e2e: DRIVES = $(if $(filter command,$(word 1,$(origin SCENARIOS))),$(SCENARIOS),$(SCENARIOS) $(BOTH_WAYS) roadside/ten-200 $(MIDDLEBOXES))
+e2e: DRIVES = $(if $(filter command,$(word 1,$(origin SCENARIOS))),$(SCENARIOS),$(SCENARIOS) $(BOTH_WAYS) $(IPV6) roadside/ten-200 $(MIDDLEBOXES))
 e2e: build ## drive the scenarios and check the results against their expectations (SEEDS=1..3 SCENARIOS="…")
 	$(call say,driving $(DRIVES) (seeds $(SEEDS)))
 	@SEEDS='$(SEEDS)' e2e/drives.sh $(DRIVES)

@@ -158,7 +158,14 @@ fn prepare(paths: &[&str]) -> Option<(Registered, Testbed)> {
         let mut wiring = Wiring::open().unwrap();
         let interface = wiring.index(last).unwrap();
         if shared {
-            let route = Route { to: Some(second), interface, via: None, source: Some(SERVER), table: None, metric: 0 };
+            let route = Route {
+                to: Some(second.into()),
+                interface,
+                via: None,
+                source: Some(SERVER.into()),
+                table: None,
+                metric: 0,
+            };
             wiring.add_route(route).unwrap();
         }
         select_path_manager(PathManager::Kernel).unwrap();

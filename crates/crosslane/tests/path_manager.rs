@@ -106,8 +106,14 @@ impl World {
         let at_vehicle = || {
             let mut wiring = Wiring::open().unwrap();
             let interface = wiring.index(name).unwrap();
-            let route =
-                Route { to: None, interface, via: None, source: Some(address), table: None, metric: place as u32 };
+            let route = Route {
+                to: None,
+                interface,
+                via: None,
+                source: Some(address.into()),
+                table: None,
+                metric: place as u32,
+            };
             let table = FIRST_TABLE + place as u32;
             wiring.add_address(interface, address, 32).unwrap();
             wiring.add_route(route).unwrap();
@@ -117,7 +123,14 @@ impl World {
         let at_server = || {
             let mut wiring = Wiring::open().unwrap();
             let interface = wiring.index(name).unwrap();
-            let route = Route { to: Some(address), interface, via: None, source: Some(SERVER), table: None, metric: 0 };
+            let route = Route {
+                to: Some(address.into()),
+                interface,
+                via: None,
+                source: Some(SERVER.into()),
+                table: None,
+                metric: 0,
+            };
             wiring.add_route(route).unwrap();
         };
         self.testbed.server.enter(at_server).unwrap();

@@ -89,7 +89,7 @@ fn a_route_of_the_administrator_stays() {
     at_the_gateway(|| {
         let mut wiring = Wiring::open().unwrap();
         let interface = wiring.index("backhaul").unwrap();
-        let own = Route { to: Some(HOME), interface, via: None, source: None, table: None, metric: 0 };
+        let own = Route { to: Some(HOME.into()), interface, via: None, source: None, table: None, metric: 0 };
         wiring.add_route(own).unwrap();
         let mut redirector = Redirector::routes().unwrap();
         redirector.lead(HOME, Some(&unit(1)));

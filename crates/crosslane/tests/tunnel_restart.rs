@@ -55,7 +55,7 @@ fn routes_over_the_interface_survive_a_killed_agent_and_are_removed_by_a_regular
         let mut wiring = Wiring::open().unwrap();
         let interface = wiring.index("crosslane1").unwrap();
         wiring
-            .add_route(Route { to: Some(BEHIND), interface, via: None, source: None, table: None, metric: 5 })
+            .add_route(Route { to: Some(BEHIND.into()), interface, via: None, source: None, table: None, metric: 5 })
             .unwrap();
     };
     vehicle_ns.enter(route).unwrap();

@@ -53,7 +53,19 @@ const MESSAGES: &str = "kind = \"messages\"\nsize_bytes = 1000\nevery_ms = 20";
 const ROUTE: &str = "route = { from_m = [40, 4], to_m = [590, 4], speed_kmh = 50 }";
 
 /// Text replaced in the valid scenario, its replacement, and the expected error.
-const TABLE: [(&str, &str, &str); 94] = [
+const TABLE: [(&str, &str, &str); 96] = [
+    (
+        "duration_s = 40\n",
+        "duration_s = 40\nip_version = 5\n",
+        "line 3: `ip_version`: there is no IP version 5; write 4 or 6",
+    ),
+    (
+        "duration_s = 40\n[map]\nx_m = [0, 1000]\ny_m = [-10, 10]\n[vehicle]\nroute = { from_m = [40, 4], to_m = [590, 4], \
+         speed_kmh = 50 }\n[[radio]]\n",
+        "duration_s = 40\nip_version = 6\n[vehicle]\nroute = { from_m = [40, 4], to_m = [590, 4], speed_kmh = 50 }\n\
+         [[radio]]\npaths = \"units\"\n",
+        "line 3: paths to roadside units have IPv4; write 4, or leave `paths = \"units\"` out",
+    ),
     (
         "position_m = [0, 0]",
         "position_m = [0, 0]\nstation_id = 0",

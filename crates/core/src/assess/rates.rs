@@ -27,7 +27,7 @@ const FORGET: Duration = Duration::from_secs(60);
 
 /// Payload of a full MPTCP segment, in bytes.
 const SEGMENT_BYTES: i64 = 1424;
-/// A path is full, too, while packets wait in the network for so long.
+/// A path is full, too, while packets wait in the network for so long; an interval suffices then to know its rate.
 const QUEUE: Duration = Duration::from_millis(100);
 
 /// A path, a connection, and a number of the peer's address.
@@ -131,17 +131,19 @@ impl Sum {
         self.highest.note(now, bit_s);
     }
 
-    /// The last intervals in which the path was full at a constant rate: all, or two.
+    /// The last intervals in which the path was full at a constant rate: all, two, or one with a queue.
     fn constant(&self) -> &[Interval] {
         let is_constant = |intervals: &[Interval], deviation: f64| {
             let mean = mean(intervals);
             let is_near = |interval: &Interval| (interval.bit_s - mean).abs() <= deviation * mean;
             mean > 0.0 && intervals.iter().all(|interval| interval.is_full && is_near(interval))
         };
-        let half = &self.recent[INTERVALS / 2..];
+        let (half, last) = (&self.recent[INTERVALS / 2..], &self.recent[INTERVALS - 1..]);
+        let is_queued = last[0].queued.is_some_and(|queued| queued >= QUEUE);
         match () {
             () if is_constant(&self.recent, DEVIATION) => &self.recent,
             () if is_constant(half, HALF_DEVIATION) => half,
+            () if is_constant(last, 0.0) && is_queued => last,
             () => &[],
         }
     }
@@ -297,7 +299,10 @@ mod tests {
             last = if samples.is_empty() { last } else { samples };
         }
         let SampleKind::Carried(carried) = last[0].kind else { panic!("{last:?}") };
-        assert!(carried.constant_for == SECOND && carried.is_full && (carried.bit_s / 1.139e6 - 1.0).abs() < 0.05, "{carried:?}");
+        assert!(
+            carried.constant_for == SECOND && carried.is_full && (carried.bit_s / 1.139e6 - 1.0).abs() < 0.05,
+            "{carried:?}"
+        );
     }
 
     #[test]

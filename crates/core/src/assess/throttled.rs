@@ -29,7 +29,7 @@ const MEMORY: Duration = Duration::from_secs(30);
 const FALLEN_DB: f64 = 6.0;
 /// For so long it is full at a constant rate, and in a trial.
 const SHOWN: Duration = Duration::from_secs(1);
-const SHOWN_AGAIN: Duration = Duration::from_millis(500);
+const SHOWN_AGAIN: Duration = Duration::from_millis(250);
 /// Policed: at least this part is sent again, and packets wait in the network for no longer than this (a small window has
 /// its acknowledgements delayed).
 const POLICED_LOSS: f64 = 0.02;

@@ -80,7 +80,7 @@ fn wire_vehicle() -> Result<()> {
         wiring.bring_up(path, MTU, QUEUE_PACKETS)?;
         let interface = wiring.index(path)?;
         wiring.add_address(interface, address, 32)?;
-        let route = Route { to: None, interface, via: None, source: Some(address), table: None, metric: place };
+        let route = Route { to: None, interface, via: None, source: Some(address.into()), table: None, metric: place };
         wiring.add_route(route)?;
         wiring.add_route(Route { table: Some(FIRST_TABLE + place), metric: 0, ..route })?;
         wiring.add_rule(address, FIRST_TABLE + place)?;
@@ -97,10 +97,10 @@ fn wire_server() -> Result<()> {
         wiring.bring_up(&peer, MTU, QUEUE_PACKETS)?;
         let interface = wiring.index(&peer)?;
         wiring.add_route(Route {
-            to: Some(address),
+            to: Some(address.into()),
             interface,
             via: None,
-            source: Some(SERVER),
+            source: Some(SERVER.into()),
             table: None,
             metric: 0,
         })?;

@@ -65,7 +65,7 @@ impl HomeAddress {
         let mut wiring = Wiring::open()?;
         let added = wiring.add_home_address(home).and_then(|()| {
             wiring.replace_home_route(Owner::Agent, &default_route(None))?;
-            wiring.add_rule(home, TABLE)
+            wiring.add_rule(home.into(), TABLE)
         });
         if let Err(fault) = added {
             drop(remove_former());

@@ -197,13 +197,13 @@ impl UnitTunnel {
             wiring.add_route(route)?;
         }
         wiring.remove_rules(self.table..=self.table)?;
-        wiring.add_rule(net.addr(), self.table)?;
+        wiring.add_rule(net.addr().into(), self.table)?;
         Ok((interface, net))
     }
 
     /// The default routes over it, in the main table and in its own.
     fn routes(&self, interface: u32, net: Ipv4Net) -> [Route; 2] {
-        let (via, source) = (net.hosts().next(), Some(net.addr()));
+        let (via, source) = (net.hosts().next().map(IpAddr::from), Some(net.addr().into()));
         let metric = FIRST_METRIC + self.table - TABLES.start();
         let route = Route { to: None, interface, via, source, table: None, metric };
         [route, Route { table: Some(self.table), metric: 0, ..route }]

@@ -26,8 +26,7 @@ use crate::run_folder::agent_file::Reader;
 use crate::summary::Outcome;
 use crate::testbed::wire::{Shape, WirePlan};
 use crate::testbed::{
-    MAX_PATHS, Namespace, PathPlan, RadioPlan, SERVER, Testbed, TestbedPlan, contain, end_with, prepare_privileges,
-    vehicle_address,
+    MAX_PATHS, Namespace, PathPlan, RadioPlan, Testbed, TestbedPlan, contain, end_with, prepare_privileges,
 };
 use crate::{netlink, scenario_file};
 
@@ -104,9 +103,9 @@ impl Run {
         let radio = interface.map(|interface| RadioPlan { interface, units: over_radio });
         let slotted = scenario.slotted_paths().into_iter().filter(|_| Agents::has_any(&strategy));
         let (down, mtu) = (slotted.map(String::from).collect(), scenario.tunnel.mtu);
-        let plan_of_testbed = TestbedPlan { wires: wires(&scenario), units, radio, down, mtu };
+        let plan_of_testbed = TestbedPlan { wires: wires(&scenario), units, radio, down, mtu, ip: scenario.ip_version };
         let testbed = Testbed::with(&paths, &plan_of_testbed)?;
-        let addresses = (0..names.len()).map(|place| vehicle_address(place).into()).collect();
+        let addresses = (0..names.len()).map(|place| scenario.ip_version.vehicle(place)).collect();
         Ok(Run { plan, scenario, strategy, names, addresses, testbed })
     }
 
@@ -183,7 +182,7 @@ impl Run {
         let each_path = self.strategy.base == Base::Deadline;
         let tunnel = self.strategy.is_tunnel() || self.strategy.base.is_peer_tunnel();
         EndpointConfig {
-            server: if tunnel { tunnel::SERVER.into() } else { SERVER.into() },
+            server: if tunnel { tunnel::SERVER.into() } else { self.scenario.ip_version.server() },
             local: single.then(|| self.addresses[usize::from(self.scenario.single_path(&self.strategy).0)]),
             mptcp: !single && !tunnel && !each_path && self.scenario.traffic.protocol == Protocol::Tcp,
             demands: !tunnel && Agents::has_any(&self.strategy),

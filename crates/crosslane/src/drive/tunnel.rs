@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,6 +12,7 @@ use crosslane_core::tunnel::Mode;
 use crosslane_sim::scenario::{Scenario, TunnelParams};
 use toml::{Table, Value};
 
+use super::traffic::unspecified;
 use crate::error::{Error, Result};
 use crate::program::this_program;
 use crate::testbed;
@@ -90,7 +91,7 @@ fn make_key(file: &Path) -> Result<String> {
 pub fn vehicle_config(scenario: &Scenario, params: &TunnelParams, keys: Option<&Keys>) -> Table {
     let mode = Value::try_from(params.mode).unwrap_or(Value::String(String::new()));
     let mut table = common(scenario, params, VEHICLE);
-    table.insert("gateway".into(), format!("{}:{PORT}", testbed::SERVER).into());
+    table.insert("gateway".into(), SocketAddr::new(scenario.ip_version.server(), PORT).to_string().into());
     table.insert("mode".into(), mode);
     table.insert("encryption".into(), if keys.is_some() { "noise" } else { "none" }.into());
     if let Some(keys) = keys {
@@ -106,8 +107,8 @@ pub fn gateway_config(scenario: &Scenario, params: &TunnelParams, keys: Option<&
         ("name".to_string(), Value::from("vehicle")),
         ("address".to_string(), Value::Array(vec![format!("{VEHICLE}/32").into()])),
     ]);
-    let mut table = common(scenario, params, SERVER);
-    table.insert("listen".into(), format!("0.0.0.0:{PORT}").into());
+    let (mut table, listen) = (common(scenario, params, SERVER), unspecified(scenario.ip_version.server()));
+    table.insert("listen".into(), SocketAddr::new(listen, PORT).to_string().into());
     match keys {
         Some(keys) => {
             table.insert("key".into(), keys.file(GATEWAY).display().to_string().into());

@@ -6,12 +6,12 @@ use std::ops::RangeInclusive;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::address::{AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
-use netlink_packet_route::route::{RouteMessage, RouteScope};
+use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType};
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use nix::errno::Errno;
-use rtnetlink::{AddressMessageBuilder, LinkGre, LinkUnspec, LinkVxlan, RouteMessageBuilder};
+use rtnetlink::{AddressMessageBuilder, LinkGre, LinkUnspec, LinkVxlan};
 
 use super::{CallError, Channel};
 use crate::error::{Error, Result};
@@ -31,13 +31,13 @@ pub struct Wiring {
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     /// Destination; `None` for every destination.
-    pub to: Option<Ipv4Addr>,
+    pub to: Option<IpAddr>,
     /// Interface that sends the packets.
     pub interface: u32,
     /// Next hop; `None` if the destinations are on the link.
-    pub via: Option<Ipv4Addr>,
+    pub via: Option<IpAddr>,
     /// Source address of packets whose sender chose none.
-    pub source: Option<Ipv4Addr>,
+    pub source: Option<IpAddr>,
     /// Routing table; `None` for the main one.
     pub table: Option<u32>,
     /// Metric; lower values are preferred.
@@ -275,7 +275,7 @@ impl Wiring {
     ///
     /// # Errors
     /// The kernel rejects it.
-    pub fn add_rule(&mut self, source: Ipv4Addr, table: u32) -> Result<()> {
+    pub fn add_rule(&mut self, source: IpAddr, table: u32) -> Result<()> {
         let message = rule_message(source, table);
         let attempt = format!("adding the rule for packets from {source}");
         self.change(attempt, RouteNetlinkMessage::NewRule(message), NLM_F_CREATE | NLM_F_EXCL)
@@ -350,30 +350,42 @@ fn marked_name(link: &LinkMessage, mark: &str) -> Option<String> {
     })
 }
 
+/// The message of a route, whose addresses are of one version.
 fn route_message(route: Route) -> RouteMessage {
-    let builder = RouteMessageBuilder::<Ipv4Addr>::new();
-    let mut builder = builder.output_interface(route.interface).priority(route.metric).scope(RouteScope::Link);
+    let addresses = [route.to, route.via, route.source].into_iter().flatten();
+    let is_v6 = addresses.last().is_some_and(|address| address.is_ipv6());
+    let mut message = RouteMessage::default();
+    message.header.address_family = if is_v6 { AddressFamily::Inet6 } else { AddressFamily::Inet };
+    message.header.protocol = RouteProtocol::Static;
+    message.header.kind = RouteType::Unicast;
+    message.header.scope = if route.via.is_some() { RouteScope::Universe } else { RouteScope::Link };
+    message.header.table = RouteHeader::RT_TABLE_MAIN;
+    let attributes = &mut message.attributes;
+    attributes.extend([RouteAttribute::Oif(route.interface), RouteAttribute::Priority(route.metric)]);
     if let Some(to) = route.to {
-        builder = builder.destination_prefix(to, 32);
+        message.header.destination_prefix_length = host_bits(to);
+        attributes.push(RouteAttribute::Destination(to.into()));
     }
-    if let Some(via) = route.via {
-        builder = builder.gateway(via).scope(RouteScope::Universe);
-    }
-    if let Some(source) = route.source {
-        builder = builder.pref_source(source);
-    }
+    attributes.extend(route.via.map(|via| RouteAttribute::Gateway(via.into())));
+    attributes.extend(route.source.map(|source| RouteAttribute::PrefSource(source.into())));
     if let Some(table) = route.table {
-        builder = builder.table_id(table);
+        message.header.table = RouteHeader::RT_TABLE_UNSPEC;
+        attributes.push(RouteAttribute::Table(table));
     }
-    builder.build()
+    message
 }
 
-fn rule_message(source: Ipv4Addr, table: u32) -> RuleMessage {
+/// Length of an address, in bits.
+fn host_bits(address: IpAddr) -> u8 {
+    if address.is_ipv6() { 128 } else { 32 }
+}
+
+fn rule_message(source: IpAddr, table: u32) -> RuleMessage {
     let mut message = RuleMessage::default();
-    message.header.family = AddressFamily::Inet;
-    message.header.src_len = 32;
+    message.header.family = if source.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
+    message.header.src_len = host_bits(source);
     message.header.action = RuleAction::ToTable;
-    message.attributes = vec![RuleAttribute::Source(source.into()), RuleAttribute::Table(table)];
+    message.attributes = vec![RuleAttribute::Source(source), RuleAttribute::Table(table)];
     message
 }
 

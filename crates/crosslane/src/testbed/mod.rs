@@ -11,7 +11,8 @@
 //! unit](roadside) ends in the unit's namespace, and the server is behind a gateway.
 //!
 //! Packets are sent over the interface that has their source address; packets
-//! without one over the path with the lowest metric.
+//! without one over the path with the lowest metric. With IPv6 the addresses are
+//! `fd00:1::2`, `fd00:2::2` and `fd00:ff::1`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -31,7 +32,7 @@ pub mod realtime;
 mod roadside;
 pub mod wire;
 
-pub use crosslane_sim::addresses::{SERVER, vehicle_address};
+pub use crosslane_sim::addresses::{IpVersion, SERVER, vehicle_address};
 pub use netns::Namespace;
 pub use privileges::{contain, end_with, prepare_privileges};
 use roadside::{RADIO_PREFIX, Roadside, TO_GATEWAY};
@@ -64,6 +65,8 @@ pub struct TestbedPlan {
     pub radio: Option<RadioPlan>,
     /// MTU of every link, in bytes of IP.
     pub mtu: u32,
+    /// IP version of the paths; 4 with roadside units.
+    pub ip: IpVersion,
 }
 
 impl TestbedPlan {
@@ -83,7 +86,7 @@ impl TestbedPlan {
 impl Default for TestbedPlan {
     fn default() -> TestbedPlan {
         let (units, down) = (BTreeSet::new(), BTreeSet::new());
-        TestbedPlan { wires: BTreeMap::new(), units, down, radio: None, mtu: MTU }
+        TestbedPlan { wires: BTreeMap::new(), units, down, radio: None, mtu: MTU, ip: IpVersion::V4 }
     }
 }
 
@@ -135,6 +138,7 @@ pub struct Testbed {
     roadside: Option<Roadside>,
     radio: Option<RadioPlan>,
     paths: Vec<PathPlan>,
+    ip: IpVersion,
 }
 
 impl Testbed {
@@ -153,20 +157,20 @@ impl Testbed {
     pub fn with(paths: &[PathPlan], plan: &TestbedPlan) -> Result<Testbed> {
         check(paths)?;
         let (vehicle, server) = (Namespace::new()?, Namespace::new()?);
-        let quieten = || quieten(&mut Wiring::open()?);
+        let quieten = || quieten(&mut Wiring::open()?, plan.ip);
         vehicle.enter(quieten)??;
         // An agent there probes roadside units.
         vehicle.set_sysctl("net/ipv4/ping_group_range", &format!("{0} {0}", getegid()))?;
         server.enter(quieten)??;
         let wires = paths.iter().enumerate().filter_map(|(place, path)| {
             let wire = *plan.wires.get(&path.name)?;
-            Some(Wire::new(&path.name, wire, plan.mtu, [&vehicle, &server], [vehicle_address(place), SERVER]))
+            Some(Wire::new(&path.name, wire, plan.mtu, [&vehicle, &server], plan.ip, place))
         });
         let wires = wires.collect::<Result<_>>()?;
         let has_units = paths.iter().any(|path| plan.is_unit(&path.name));
         let roadside = if has_units { Some(Roadside::new(&server, plan.mtu)?) } else { None };
         let (devices, radio, paths) = (Vec::new(), plan.radio.clone(), paths.to_vec());
-        let mut testbed = Testbed { vehicle, server, devices, wires, roadside, radio, paths };
+        let mut testbed = Testbed { vehicle, server, devices, wires, roadside, radio, paths, ip: plan.ip };
         testbed.add_devices(plan)?;
         Ok(testbed)
     }
@@ -227,7 +231,7 @@ impl Testbed {
         let set = || {
             let mut wiring = Wiring::open()?;
             wiring.set_up(&path.name, up)?;
-            if up { add_routes(&mut wiring, place, path) } else { Ok(()) }
+            if up { add_routes(&mut wiring, self.ip, place, path) } else { Ok(()) }
         };
         self.vehicle.enter(set)?
     }
@@ -263,12 +267,22 @@ fn check(paths: &[PathPlan]) -> Result<()> {
     Ok(())
 }
 
-/// Disables IPv6 and reverse-path filters, so that only our packets pass, over
-/// any interface; brings loopback up.
-fn quieten(wiring: &mut Wiring) -> Result<()> {
+/// Disables IPv6, or what it sends by itself, and reverse-path filters, so that only our packets
+/// pass, over any interface; brings loopback up.
+fn quieten(wiring: &mut Wiring, ip: IpVersion) -> Result<()> {
     for conf in ["all", "default"] {
-        // The file is missing in a kernel without IPv6.
-        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{conf}/disable_ipv6"), "1");
+        let of_v6 =
+            |setting: &str, value: &str| std::fs::write(format!("/proc/sys/net/ipv6/conf/{conf}/{setting}"), value);
+        match ip {
+            // The file is missing in a kernel without IPv6.
+            IpVersion::V4 => drop(of_v6("disable_ipv6", "1")),
+            IpVersion::V6 => {
+                let set = of_v6("disable_ipv6", "0");
+                // No link-local addresses, thus no solicitations from them.
+                let set = set.and_then(|()| of_v6("addr_gen_mode", "1"));
+                set.map_err(|cause| Error::failure("enabling IPv6 (the kernel needs CONFIG_IPV6)", cause))?;
+            }
+        }
         let filter = format!("/proc/sys/net/ipv4/conf/{conf}/rp_filter");
         std::fs::write(&filter, "0").map_err(|cause| Error::failure(format!("writing {filter}"), cause))?;
     }
@@ -309,9 +323,9 @@ fn wire_vehicle(paths: &[PathPlan], plan: &TestbedPlan) -> Result<Vec<Tun>> {
     let stands = |path: &PathPlan| separate(path) && !plan.down.contains(&path.name);
     for (place, path) in paths.iter().enumerate().filter(|(_, path)| stands(path)) {
         let interface = wiring.index(&path.name)?;
-        let address = vehicle_address(place);
-        wiring.add_address(interface, address, 32)?;
-        add_routes(&mut wiring, place, path)?;
+        let address = plan.ip.vehicle(place);
+        wiring.add_address(interface, address, plan.ip.bits())?;
+        add_routes(&mut wiring, plan.ip, place, path)?;
         wiring.add_rule(address, table_of(place))?;
     }
     Ok(devices)
@@ -319,8 +333,8 @@ fn wire_vehicle(paths: &[PathPlan], plan: &TestbedPlan) -> Result<Vec<Tun>> {
 
 /// The routes over a path: one in the main table, and one in its own table for
 /// packets with its source address.
-fn add_routes(wiring: &mut Wiring, place: usize, path: &PathPlan) -> Result<()> {
-    let (interface, source) = (wiring.index(&path.name)?, Some(vehicle_address(place)));
+fn add_routes(wiring: &mut Wiring, ip: IpVersion, place: usize, path: &PathPlan) -> Result<()> {
+    let (interface, source) = (wiring.index(&path.name)?, Some(ip.vehicle(place)));
     let route = Route { to: None, interface, via: None, source, table: None, metric: path.metric };
     wiring.add_route(route)?;
     wiring.add_route(Route { table: Some(table_of(place)), metric: 0, ..route })
@@ -335,11 +349,11 @@ fn wire_server(paths: &[PathPlan], plan: &TestbedPlan) -> Result<Vec<Tun>> {
     let is_direct = |path: &&PathPlan| plan.is_emulated(path) && !plan.is_unit(&path.name);
     let devices = open_devices(&mut wiring, paths.iter().filter(is_direct), plan)?;
     let loopback = wiring.index("lo")?;
-    wiring.add_address(loopback, SERVER, 32)?;
+    wiring.add_address(loopback, plan.ip.server(), plan.ip.bits())?;
     for (place, path) in paths.iter().enumerate() {
         let over = if plan.is_unit(&path.name) { TO_GATEWAY } else { &path.name };
-        let (interface, to) = (wiring.index(over)?, Some(vehicle_address(place)));
-        wiring.add_route(Route { to, interface, via: None, source: Some(SERVER), table: None, metric: 0 })?;
+        let (interface, to) = (wiring.index(over)?, Some(plan.ip.vehicle(place)));
+        wiring.add_route(Route { to, interface, via: None, source: Some(plan.ip.server()), table: None, metric: 0 })?;
     }
     Ok(devices)
 }

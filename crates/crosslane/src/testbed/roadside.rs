@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use super::wire::{Links, QUEUE_PACKETS};
-use super::{DEVICE_QUEUE_PACKETS, Namespace, Route, SERVER, Wiring, quieten, vehicle_address};
+use super::{DEVICE_QUEUE_PACKETS, IpVersion, Namespace, Route, SERVER, Wiring, quieten, vehicle_address};
 use crate::error::Result;
 use crate::tun::Tun;
 
@@ -104,7 +104,7 @@ impl Roadside {
 /// A namespace that forwards packets.
 fn router() -> Result<Namespace> {
     let namespace = Namespace::new()?;
-    namespace.enter(|| quieten(&mut Wiring::open()?))??;
+    namespace.enter(|| quieten(&mut Wiring::open()?, IpVersion::V4))??;
     namespace.set_sysctl("net/ipv4/ip_forward", "1")?;
     Ok(namespace)
 }
@@ -120,5 +120,5 @@ fn join((here, local): (&Namespace, &str), (there, peer): (&Namespace, &str), mt
 
 fn route(wiring: &mut Wiring, to: Ipv4Addr, interface: &str) -> Result<()> {
     let interface = wiring.index(interface)?;
-    wiring.add_route(Route { to: Some(to), interface, via: None, source: None, table: None, metric: 0 })
+    wiring.add_route(Route { to: Some(to.into()), interface, via: None, source: None, table: None, metric: 0 })
 }

@@ -10,7 +10,6 @@
 //! The veth pairs keep their offloads: TBF segments packets longer than its
 //! burst. ARP is off: both interfaces of a pair have the same Ethernet address.
 
-use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd};
 
 use netlink_packet_core::{
@@ -22,7 +21,7 @@ use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption, TcSta
 use netlink_sys::protocols::NETLINK_ROUTE;
 use rtnetlink::{LinkUnspec, LinkVeth};
 
-use super::{Namespace, Route, Wiring, quieten};
+use super::{IpVersion, Namespace, Route, Wiring, quieten};
 use crate::error::{Error, Result};
 use crate::netlink::Channel;
 
@@ -95,15 +94,16 @@ impl Wire {
         plan: WirePlan,
         mtu: u32,
         [vehicle, server]: [&Namespace; 2],
-        addresses: [Ipv4Addr; 2],
+        ip: IpVersion,
+        place: usize,
     ) -> Result<Wire> {
         let middle = Namespace::new()?;
-        middle.enter(|| quieten(&mut Wiring::open()?))??;
+        middle.enter(|| quieten(&mut Wiring::open()?, ip))??;
         for (interface, namespace) in INTERFACES.into_iter().zip([vehicle, server]) {
             middle.enter(|| Links::open()?.make_pair(interface, name, namespace))??;
             namespace.enter(|| Wiring::open()?.bring_up(name, mtu, QUEUE_PACKETS))??;
         }
-        middle.enter(|| configure_router(plan, mtu, addresses))??;
+        middle.enter(|| configure_router(plan, mtu, ip, place))??;
         Ok(Wire { name: name.to_owned(), middle, is_shaped: plan.shape.is_some() })
     }
 
@@ -127,11 +127,14 @@ impl Wire {
 }
 
 /// Enables forwarding between both interfaces and shapes their output.
-fn configure_router(plan: WirePlan, mtu: u32, addresses: [Ipv4Addr; 2]) -> Result<()> {
-    let forward = "/proc/sys/net/ipv4/ip_forward";
+fn configure_router(plan: WirePlan, mtu: u32, ip: IpVersion, place: usize) -> Result<()> {
+    let forward = match ip {
+        IpVersion::V4 => "/proc/sys/net/ipv4/ip_forward",
+        IpVersion::V6 => "/proc/sys/net/ipv6/conf/all/forwarding",
+    };
     std::fs::write(forward, "1").map_err(|cause| Error::failure(format!("writing {forward}"), cause))?;
     let (mut wiring, mut links) = (Wiring::open()?, Links::open()?);
-    for (interface, address) in INTERFACES.into_iter().zip(addresses) {
+    for (interface, address) in INTERFACES.into_iter().zip([ip.vehicle(place), ip.server()]) {
         wiring.bring_up(interface, mtu, QUEUE_PACKETS)?;
         let interface = wiring.index(interface)?;
         wiring.add_route(Route { to: Some(address), interface, via: None, source: None, table: None, metric: 0 })?;

@@ -3,7 +3,7 @@
 use crosslane_core::transfer::multipath::MAX_PATHS;
 
 use super::base::{self, Base, Engines, catalog};
-use super::{Congestion, Scenario, ScenarioError, Strategy, TunnelParams};
+use super::{Congestion, IpVersion, Scenario, ScenarioError, Strategy, TunnelParams};
 
 /// Engine of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,10 @@ impl Scenario {
         {
             let what = format!("strategy `{}` would be a tunnel inside those of radio `{}`", strategy.name, radio.name);
             return Err(self.lines.error("strategy", what, "remove `tunnel` of the radio, or choose another strategy"));
+        }
+        if self.ip_version == IpVersion::V6 && strategy.base.is_peer_tunnel() {
+            let what = format!("strategy `{}` is driven over IPv4 only", strategy.name);
+            return Err(self.lines.error("ip_version", what, "write 4, or choose another strategy"));
         }
         if self.has_slots() && strategy.is_tunnel() {
             let what =

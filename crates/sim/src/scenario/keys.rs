@@ -19,6 +19,7 @@ use super::{
     AccessLink, Attacker, Bound, Congestion, Crossing, CrossingDirection, Data, Expectation, Fleet, Map, Motion, Queue,
     Radio, RoadsideUnit, Scenario, ScenarioError, Scheduler, Service, Strategy, Tunnel, Vehicle,
 };
+use crate::addresses::IpVersion;
 use crate::radio::access_link::AccessModel;
 
 #[derive(Deserialize)]
@@ -33,6 +34,8 @@ pub(super) struct Keys {
     congestion: Congestion,
     #[serde(default)]
     scheduler: Scheduler,
+    #[serde(default)]
+    ip_version: IpVersion,
     #[serde(default = "yes")]
     parallel: bool,
     map: Option<Map>,
@@ -208,6 +211,7 @@ impl Keys {
             duration_s: self.duration_s,
             congestion: self.congestion,
             scheduler: self.scheduler,
+            ip_version: self.ip_version,
             parallel: self.parallel,
             map: self.map,
             vehicle: self.vehicle.build(&lines)?,

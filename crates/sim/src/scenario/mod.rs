@@ -8,6 +8,7 @@ use crosslane_core::allocate::learned::tree::Tree;
 use crosslane_core::path::{PathId, Rat};
 use serde::{Deserialize, Serialize};
 
+pub use crate::addresses::IpVersion;
 use crate::input::link_trace::Trace;
 use crate::input::mobility::Track;
 pub use crate::transport::congestion::Congestion;
@@ -68,6 +69,8 @@ pub struct Scenario {
     pub congestion: Congestion,
     /// Packet scheduler of MPTCP.
     pub scheduler: Scheduler,
+    /// IP version of all paths.
+    pub ip_version: IpVersion,
     /// True if several runs may execute in parallel.
     pub parallel: bool,
     /// Bounds of the positions.

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::effects::{DelayStepKeys, JitterKeys, PolicerKeys};
 use super::{
-    AccessLink, Attacker, Background, Congestion, Expectation, Fleet, Map, Motion, Queue, Radio, RadioTunnel,
-    RoadsideUnit, Scenario, Scheduler, Service, Traffic, Tunnel, Wire,
+    AccessLink, Attacker, Background, Congestion, Expectation, Fleet, IpVersion, Map, Motion, Queue, Radio,
+    RadioTunnel, RoadsideUnit, Scenario, Scheduler, Service, Traffic, Tunnel, Wire,
 };
 use crate::traffic::Protocol;
 
@@ -23,6 +23,7 @@ pub struct Resolved<'a> {
     duration_s: f64,
     congestion: Congestion,
     scheduler: Scheduler,
+    ip_version: IpVersion,
     parallel: bool,
     seeds: &'a [u64],
     strategies: Vec<StrategyEntry>,
@@ -138,6 +139,7 @@ impl Scenario {
             duration_s: self.duration_s,
             congestion: self.congestion,
             scheduler: self.scheduler,
+            ip_version: self.ip_version,
             parallel: self.parallel,
             seeds,
             strategies: strategies.iter().filter_map(|name| self.strategy_entry(name)).collect(),

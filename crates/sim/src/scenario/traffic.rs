@@ -131,17 +131,17 @@ fn protocol(
 }
 
 /// Payload of a datagram, in bytes: from the size of the traffic's header to
-/// the space in an MTU of 1500.
+/// the space in an MTU of 1500, with IPv4.
 const UDP_BYTES: RangeInclusive<u32> = 24..=1472;
 
 impl Scenario {
     /// Checks the size of messages.
     pub(super) fn check_traffic(&self) -> Result<(), ScenarioError> {
         let Some(size_bytes) = self.traffic.kind.message_bytes() else { return Ok(()) };
-        let [min, max] = [UDP_BYTES.start(), UDP_BYTES.end()];
+        let (min, max) = (UDP_BYTES.start(), UDP_BYTES.end() - u32::from(self.ip_version.longer_by_bytes()));
         let what = format!("a datagram of {size_bytes} bytes is outside {min} to {max}");
         let remedy = "choose a size in this range: it has a header of 24 bytes and must not be fragmented";
-        let ok = self.traffic.protocol != Protocol::Udp || UDP_BYTES.contains(&size_bytes);
+        let ok = self.traffic.protocol != Protocol::Udp || (*min..=max).contains(&size_bytes);
         self.lines.require(ok, "traffic.size_bytes", what, remedy)?;
         let what = format!("a message of {size_bytes} bytes is outside 16 to 1000000");
         let remedy = "choose a size in this range: sequence number and time need 16 bytes";

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crosslane_core::path::Rat;
 
 use super::{
-    Background, Bound, Crossing, Data, Expectation, MAX_PATHS, MAX_UNITS, Motion, RadioPaths, RadioTunnel, Scenario,
-    ScenarioError, Traffic, tunnel,
+    Background, Bound, Crossing, Data, Expectation, IpVersion, MAX_PATHS, MAX_UNITS, Motion, RadioPaths, RadioTunnel,
+    Scenario, ScenarioError, Traffic, tunnel,
 };
 use crate::addresses;
 use crate::input::link_trace::Trace;
@@ -120,6 +120,7 @@ impl Scenario {
         self.check_slots(&remedy)?;
         self.check_rats()?;
         self.check_radio_tunnels()?;
+        self.check_ip_version()?;
         for (place, name) in self.service.prefer.iter().enumerate() {
             self.known_path(name, &format!("service.prefer.{place}"))?;
         }
@@ -164,6 +165,14 @@ impl Scenario {
     }
 
     /// Checks the tunnels to RSUs: an agent has one `[roadside]`, which is one radio.
+    /// The tunnels and prefixes of roadside units are IPv4.
+    fn check_ip_version(&self) -> Result<(), ScenarioError> {
+        let units = self.radios.iter().any(|radio| radio.paths == RadioPaths::Units);
+        let remedy = "write 4, or leave `paths = \"units\"` out";
+        let ok = self.ip_version == IpVersion::V4 || !units;
+        self.lines.require(ok, "ip_version", "paths to roadside units have IPv4", remedy)
+    }
+
     fn check_radio_tunnels(&self) -> Result<(), ScenarioError> {
         let mut first = None;
         for (place, radio) in self.radios.iter().enumerate().filter(|(_, radio)| radio.tunnel.is_some()) {

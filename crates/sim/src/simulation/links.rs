@@ -8,7 +8,7 @@ use super::packet::{Packet, UDP_HEADER_BYTES};
 use super::tunnel::TunnelPacket;
 use crate::record::metrics::{PacketSums, Recovery};
 use crate::record::rows::{LinkRow, PacketRow};
-use crate::scenario::{RadioTunnel, Scenario};
+use crate::scenario::{IpVersion, RadioTunnel, Scenario};
 use crate::world::World;
 
 #[derive(Clone, Debug)]
@@ -38,6 +38,7 @@ pub(super) struct Wires {
     places: Vec<(usize, usize)>,
     /// Bytes of the tunnel around each packet of each path.
     overheads: Vec<u16>,
+    ip_version: IpVersion,
     due: Vec<Option<Instant>>,
     /// Packets by slot; the slot of a packet that has left is reused.
     in_flight: Vec<Option<InFlight>>,
@@ -61,7 +62,10 @@ impl Wires {
         let first_truths = truths.iter().map(LinkRow::from).collect();
         let sums = PacketSums::new(places.len(), Recovery::of(scenario));
         let due = vec![None; links.len()];
-        (Wires { due, links, places, overheads, keep, sums, ..Wires::default() }, first_truths)
+        (
+            Wires { due, links, places, overheads, ip_version: scenario.ip_version, keep, sums, ..Wires::default() },
+            first_truths,
+        )
     }
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
@@ -107,7 +111,8 @@ impl Wires {
 
     pub(super) fn send(&mut self, now: Instant, path: PathId, direction: Direction, content: LinkPacket) {
         let Some(&(place, station)) = self.places.get(usize::from(path.0)) else { return };
-        let row = packet_row(now, path, direction, &content, self.overheads[usize::from(path.0)]);
+        let longer = self.ip_version.longer_by_bytes();
+        let row = packet_row(now, path, direction, &content, [longer, self.overheads[usize::from(path.0)]]);
         let in_flight = InFlight { content, row, place: self.rows.len() };
         if self.keep {
             self.rows.push(row);
@@ -154,19 +159,25 @@ impl Wires {
 }
 
 impl LinkPacket {
-    /// Length with IP header, in bytes.
-    fn ip_bytes(&self) -> u16 {
+    /// Length with an IP header that is `longer` than that of IPv4, in bytes.
+    fn ip_bytes(&self, longer: u16) -> u16 {
         match self {
-            LinkPacket::Direct(packet) => packet.ip_bytes(),
+            LinkPacket::Direct(packet) => packet.ip_bytes() + longer,
             LinkPacket::Tunnelled(datagram) => datagram.ip_bytes,
-            LinkPacket::Probe(_, bytes) => UDP_HEADER_BYTES + bytes,
+            LinkPacket::Probe(_, bytes) => UDP_HEADER_BYTES + longer + bytes,
         }
     }
 }
 
-/// The row of a packet with `overhead` bytes around it.
-fn packet_row(now: Instant, path: PathId, direction: Direction, content: &LinkPacket, overhead: u16) -> PacketRow {
-    let ip_bytes = content.ip_bytes();
+/// The row of a packet whose IP header is `longer` than that of IPv4, with `overhead` bytes around it.
+fn packet_row(
+    now: Instant,
+    path: PathId,
+    direction: Direction,
+    content: &LinkPacket,
+    [longer, overhead]: [u16; 2],
+) -> PacketRow {
+    let ip_bytes = content.ip_bytes(longer);
     // The link cannot see the packets inside the tunnel.
     let segment = match content {
         LinkPacket::Direct(Packet::Segment(segment, _)) => Some(segment),
@@ -174,7 +185,7 @@ fn packet_row(now: Instant, path: PathId, direction: Direction, content: &LinkPa
     };
     let payload_bytes = match content {
         LinkPacket::Probe(..) => 0,
-        _ => segment.map_or(ip_bytes.saturating_sub(UDP_HEADER_BYTES), |segment| segment.payload),
+        _ => segment.map_or(ip_bytes.saturating_sub(UDP_HEADER_BYTES + longer), |segment| segment.payload),
     };
     PacketRow {
         t_ns: now.as_nanos(),

@@ -112,7 +112,7 @@ pub(super) fn tunnel(
             (Some(endpoints), mtu_bytes)
         }
         Some((_, tunnel)) => (None, (scenario.tunnel.mtu as u16).saturating_sub(tunnel.overhead_bytes())),
-        None => return Ok((None, MTU_BYTES)),
+        None => return Ok((None, MTU_BYTES - scenario.ip_version.longer_by_bytes())),
     };
     let max = mtu_bytes.saturating_sub(UDP_HEADER_BYTES);
     let is_udp = scenario.traffic.protocol == crate::traffic::Protocol::Udp;

@@ -12,7 +12,7 @@ use crosslane_core::tunnel::wire::path_feedback::FEEDBACK_BYTES;
 use crosslane_core::tunnel::{Encryption, Input, Liveness, Output, Setup, Tunnel};
 
 use super::packet::Packet;
-use crate::scenario::{Scenario, TunnelParams};
+use crate::scenario::{IpVersion, Scenario, TunnelParams};
 
 /// The traffic is one flow.
 const FLOW: u8 = 1;
@@ -48,7 +48,7 @@ pub(super) struct TunnelPacket {
 impl TunnelEndpoints {
     /// Two endpoints with all paths present.
     pub(super) fn new(scenario: &Scenario, params: &TunnelParams) -> TunnelEndpoints {
-        let overhead = Overhead::new(false, params.encryption == Encryption::Noise);
+        let overhead = Overhead::new(scenario.ip_version == IpVersion::V6, params.encryption == Encryption::Noise);
         let endpoint = |is_initiator| {
             Tunnel::new(Setup {
                 mode: params.mode,

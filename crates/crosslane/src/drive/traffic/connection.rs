@@ -6,7 +6,7 @@
 //! write, so it excludes the wait at the source.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr};
+use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::time::Duration;
 
 use crosslane_core::link::Direction;
@@ -28,8 +28,8 @@ const SEE_EVENTS: &str = "see events.jsonl for why the connection was closed";
 pub struct Connection;
 
 impl Driver for Connection {
-    fn listen(&self, plan: &Plan, port: u16) -> Result<Socket> {
-        listen(plan, port)
+    fn listen(&self, plan: &Plan, address: SocketAddr) -> Result<Socket> {
+        listen(plan, address)
     }
 
     fn serve(&self, run: Run, listener: Socket) -> Result<EndpointRecord> {
@@ -44,10 +44,9 @@ impl Driver for Connection {
 
 /// Opens the server's socket on the wildcard address, which MPTCP joins to
 /// another address of the server need.
-pub fn listen(plan: &Plan, port: u16) -> Result<Socket> {
+pub fn listen(plan: &Plan, address: SocketAddr) -> Result<Socket> {
     plan.check()?;
-    let socket = open(plan, Domain::IPV4)?;
-    let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+    let socket = open(plan, Domain::for_address(address))?;
     let prepare = || {
         socket.set_reuse_address(true)?;
         socket.bind(&SockAddr::from(address))?;

@@ -5,7 +5,7 @@
 //! arrives, so that the server knows the vehicle's address.
 
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use crosslane_core::link::Direction;
 use nix::poll::PollFlags;
@@ -14,6 +14,7 @@ use socket2::Socket;
 
 use super::driver::{Driver, EndpointRecord, Plan, Run, SEE_LOG, system};
 use super::frame::{self, HEADER_BYTES};
+use super::unspecified;
 use crate::error::{Error, Result};
 
 /// Payload of a call.
@@ -24,9 +25,9 @@ const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 pub struct Datagrams;
 
 impl Driver for Datagrams {
-    fn listen(&self, plan: &Plan, port: u16) -> Result<Socket> {
+    fn listen(&self, plan: &Plan, address: SocketAddr) -> Result<Socket> {
         plan.check()?;
-        Ok(open(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)), plan)?.into())
+        Ok(open(address, plan)?.into())
     }
 
     fn serve(&self, run: Run, listener: Socket) -> Result<EndpointRecord> {
@@ -41,7 +42,7 @@ impl Driver for Datagrams {
 
     fn drive(&self, run: Run, server: SocketAddr, local: Option<IpAddr>) -> Result<EndpointRecord> {
         run.plan.check()?;
-        let socket = open(SocketAddr::new(local.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), 0), run.plan)?;
+        let socket = open(SocketAddr::new(local.unwrap_or(unspecified(server.ip())), 0), run.plan)?;
         socket.connect(server).map_err(system(format!("choosing a route to {server}"), "check that a link is up"))?;
         let endpoint = Endpoint { socket, run };
         match run.plan.direction {

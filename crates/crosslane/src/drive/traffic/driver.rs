@@ -41,7 +41,7 @@ pub trait Driver: Send + Sync {
     ///
     /// # Errors
     /// The plan is invalid, or the kernel refuses the socket.
-    fn listen(&self, plan: &Plan, port: u16) -> Result<Socket>;
+    fn listen(&self, plan: &Plan, address: SocketAddr) -> Result<Socket>;
 
     /// Runs the server.
     ///

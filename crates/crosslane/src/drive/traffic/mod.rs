@@ -1,6 +1,6 @@
 //! The two endpoints of a drive's traffic, with or without a tunnel.
 
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ impl<'a> TrafficEndpoints<'a> {
 
     /// Opens the server's socket, from a thread in its namespace.
     pub fn listen(&self) -> Result<Socket> {
-        self.driver.listen(&self.plan, PORT)
+        self.driver.listen(&self.plan, SocketAddr::new(unspecified(self.config.server), PORT))
     }
 
     /// Runs the server, from a thread in its namespace.
@@ -171,6 +171,11 @@ fn messages(mut sent: Vec<MessageRow>, received_ns: &[Option<u64>]) -> Vec<Messa
         row.received_ns = *received_ns;
     }
     sent
+}
+
+/// The wildcard address of the same IP version.
+pub fn unspecified(address: IpAddr) -> IpAddr {
+    if address.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
 }
 
 fn plan(scenario: &Scenario, seed: u64, mptcp: bool) -> Plan {

@@ -29,8 +29,8 @@ pub struct Objects {
 }
 
 impl Driver for Objects {
-    fn listen(&self, plan: &Plan, port: u16) -> Result<Socket> {
-        connection::listen(plan, port)
+    fn listen(&self, plan: &Plan, address: SocketAddr) -> Result<Socket> {
+        connection::listen(plan, address)
     }
 
     fn serve(&self, run: Run, listener: Socket) -> Result<EndpointRecord> {

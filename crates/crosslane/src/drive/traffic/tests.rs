@@ -32,12 +32,17 @@ fn address(listener: &Socket) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
+/// Any address, with a free port.
+fn any() -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))
+}
+
 /// Runs both endpoints over loopback, the server after `pause_ms`; returns the
 /// sender's record first.
 fn run(driver: &dyn Driver, plan: &Plan, pause_ms: u64) -> (EndpointRecord, EndpointRecord) {
     let stop = AtomicBool::new(false);
     let run = Run { plan, clock: Clock::start(), stop: &stop };
-    let listener = driver.listen(plan, 0).unwrap();
+    let listener = driver.listen(plan, any()).unwrap();
     let server = address(&listener);
     let (vehicle, server) = std::thread::scope(|scope| {
         let vehicle = scope.spawn(move || driver.drive(run, server, Some(Ipv4Addr::LOCALHOST.into())));
@@ -149,7 +154,7 @@ fn a_new_kind_needs_no_driver() {
 fn a_server_without_a_connection_stops_at_the_deadline() {
     let plan = Plan { deadline: Instant::from_millis(60), ..plan(Direction::Up, true) };
     let run = Run { plan: &plan, clock: Clock::start(), stop: &AtomicBool::new(false) };
-    let error = Connection.serve(run, Connection.listen(&plan, 0).unwrap()).unwrap_err();
+    let error = Connection.serve(run, Connection.listen(&plan, any()).unwrap()).unwrap_err();
     assert!(error.to_string().starts_with("while waiting for the vehicle's connection"), "{error}");
 }
 
@@ -168,7 +173,7 @@ fn heavy() -> Plan {
 fn a_sender_whose_peer_does_not_read_ends_at_the_deadline() {
     let plan = Plan { deadline: Instant::from_millis(300), ..heavy() };
     let began = SystemInstant::now();
-    let listener = Connection.listen(&plan, 0).unwrap();
+    let listener = Connection.listen(&plan, any()).unwrap();
     let run = Run { plan: &plan, clock: Clock::start(), stop: &AtomicBool::new(false) };
     let record = Connection.drive(run, address(&listener), None).unwrap();
     assert!(record.sent.len() < 20, "{} written", record.sent.len());
@@ -187,7 +192,7 @@ fn messages_that_waited_longer_than_the_backlog_are_skipped_and_counted() {
 fn after_a_connection_that_broke_messages_are_skipped_and_the_run_goes_on() {
     let plan = Plan { span: span(2550), ..plan(Direction::Up, false) };
     let run = Run { plan: &plan, clock: Clock::start(), stop: &AtomicBool::new(false) };
-    let listener = Connection.listen(&plan, 0).unwrap();
+    let listener = Connection.listen(&plan, any()).unwrap();
     let server = address(&listener);
     let sender = std::thread::scope(|scope| {
         let sender = scope.spawn(move || Connection.drive(run, server, None).unwrap());
@@ -203,7 +208,7 @@ fn after_a_connection_that_broke_messages_are_skipped_and_the_run_goes_on() {
 #[test]
 fn an_unknown_congestion_control_is_an_error_with_a_remedy() {
     let plan = Plan { congestion: "nonesuch".to_string(), ..plan(Direction::Up, true) };
-    let text = Connection.listen(&plan, 0).unwrap_err().to_string();
+    let text = Connection.listen(&plan, any()).unwrap_err().to_string();
     assert!(text.starts_with("while setting the congestion control nonesuch: "), "{text}");
     assert!(text.contains("tcp_allowed_congestion_control"), "{text}");
 }
@@ -211,6 +216,6 @@ fn an_unknown_congestion_control_is_an_error_with_a_remedy() {
 #[test]
 fn messages_smaller_than_their_header_are_rejected() {
     let plan = Plan { kind: messages_of(23, 10.0, false), ..plan(Direction::Up, true) };
-    let text = Connection.listen(&plan, 0).unwrap_err().to_string();
+    let text = Connection.listen(&plan, any()).unwrap_err().to_string();
     assert!(text.starts_with("while planning the traffic: messages of 23 bytes"), "{text}");
 }

@@ -2,7 +2,7 @@
 //! what `crosslane send` and `crosslane receive` do with files.
 
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
@@ -25,9 +25,9 @@ pub struct Transfer {
 }
 
 impl Driver for Transfer {
-    fn listen(&self, plan: &Plan, port: u16) -> Result<Socket> {
+    fn listen(&self, plan: &Plan, address: SocketAddr) -> Result<Socket> {
         plan.check()?;
-        let socket = connection::listen((Ipv4Addr::UNSPECIFIED, port).into()).map_err(Error::reported)?;
+        let socket = connection::listen(address).map_err(Error::reported)?;
         socket.set_nonblocking(true).map_err(system("listening for the traffic", SEE_LOG))?;
         Ok(socket)
     }
