@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
 use std::io::IoSliceMut;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::linux::fs::MetadataExt;
 use std::time::Duration;
@@ -10,7 +10,9 @@ use std::{env, fs, io::Read, io::Write, thread};
 
 use crosslane::clock::Clock;
 use crosslane::testbed::emulator::{EmulatedLink, Emulator, PacketSink, packet_channel};
-use crosslane::testbed::{Namespace, PathPlan, SERVER, Testbed, TestbedPlan, prepare_privileges, vehicle_address};
+use crosslane::testbed::{
+    IpVersion, Namespace, PathPlan, SERVER, Testbed, TestbedPlan, prepare_privileges, vehicle_address,
+};
 use crosslane_core::link::{Bottleneck, Direction, DirectionParams, DropReason, Link, Loss, QueueLimit};
 use nix::sys::socket::sockopt::Ipv4RecvTtl;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt};
@@ -48,7 +50,8 @@ fn emulate(testbed: &mut Testbed, params: &DirectionParams, sink: Option<PacketS
     Emulator::start(Clock::start(), links.collect(), sink).unwrap()
 }
 
-fn udp(namespace: &Namespace, address: Ipv4Addr) -> UdpSocket {
+fn udp(namespace: &Namespace, address: impl Into<IpAddr>) -> UdpSocket {
+    let address = address.into();
     let socket = namespace.enter(|| UdpSocket::bind((address, 5000))).unwrap().unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     socket
@@ -59,13 +62,21 @@ fn a_datagram_arrives_unchanged_after_the_delay_in_both_directions() {
     if !privileged() {
         return;
     }
-    let mut testbed = testbed(&["near", "far"]);
+    for ip in [IpVersion::V4, IpVersion::V6] {
+        exchange_datagrams(ip);
+    }
+}
+
+fn exchange_datagrams(ip: IpVersion) {
+    let paths = [("near", 0), ("far", 1)].map(|(name, metric)| PathPlan { name: name.into(), metric });
+    let (ip_bytes, first_byte) = if ip == IpVersion::V4 { (1428, 0x45) } else { (1448, 0x60) };
+    let mut testbed = Testbed::with(&paths, &TestbedPlan { ip, ..TestbedPlan::default() }).unwrap();
     let (sink, source) = packet_channel();
     let emulator = emulate(&mut testbed, &params(f64::INFINITY, 30), Some(sink));
-    let server = udp(&testbed.server, SERVER);
+    let server = udp(&testbed.server, ip.server());
     for place in 0..2 {
-        let vehicle = udp(&testbed.vehicle, vehicle_address(place));
-        for (from, to, address) in [(&vehicle, &server, SERVER), (&server, &vehicle, vehicle_address(place))] {
+        let vehicle = udp(&testbed.vehicle, ip.vehicle(place));
+        for (from, to, address) in [(&vehicle, &server, ip.server()), (&server, &vehicle, ip.vehicle(place))] {
             let sent: Vec<u8> = (0..1400).map(|byte| (byte % 251) as u8).collect();
             let clock = Clock::start();
             from.send_to(&sent, (address, 5000)).unwrap();
@@ -79,7 +90,7 @@ fn a_datagram_arrives_unchanged_after_the_delay_in_both_directions() {
     let report = emulator.stop(&testbed).unwrap();
     for link in &report.links {
         assert_eq!((link.up.delivered, link.down.delivered), (1, 1), "{}", link.name);
-        assert_eq!(link.up.delivered_bytes, 1428);
+        assert_eq!(link.up.delivered_bytes, ip_bytes);
     }
     let mut records = Vec::new();
     while source.receive(|record| records.push(*record)).is_some() {}
@@ -87,7 +98,7 @@ fn a_datagram_arrives_unchanged_after_the_delay_in_both_directions() {
     let up: Vec<_> = records.iter().filter(|record| record.direction == Direction::Up).collect();
     assert_eq!(up.iter().map(|record| record.link).collect::<Vec<_>>(), [0, 1]);
     for record in up {
-        assert_eq!((record.ip_bytes, record.head()[0], record.tries), (1428, 0x45, 1));
+        assert_eq!((u64::from(record.ip_bytes), record.head()[0], record.tries), (ip_bytes, first_byte, 1));
         let took = record.delivered.unwrap().since(record.entered);
         assert!(took >= Duration::from_millis(30));
     }
