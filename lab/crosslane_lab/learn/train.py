@@ -7,10 +7,13 @@ Windows of one drive resemble each other, so a random split flatters every model
 
 import argparse
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from crosslane_lab.errors import unreadable
 from crosslane_lab.learn import collect, label, need, tree, write
@@ -31,6 +34,14 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     parser = commands.add_parser("train", help="make a tree from collected windows", description=__doc__)
     parser.add_argument("data", type=Path, metavar="FILE", help="windows.parquet of `learn collect`")
     parser.add_argument("--strategy", choices=sorted(ROWS), default="learned", help="(default: %(default)s)")
+    parser.add_argument(
+        "--without",
+        nargs="+",
+        choices=label.SMARTPS_QUANTITIES,
+        default=[],
+        metavar="QUANTITY",
+        help="that the tree is not to ask for, as `cwnd loss` for a tunnel, which reports neither",
+    )
     parser.add_argument("--depth", type=int, default=8, help="most questions to a leaf (default: %(default)s)")
     parser.add_argument(
         "--out", type=Path, default=Path("tree.json"), metavar="FILE", help="(default: %(default)s)"
@@ -41,19 +52,38 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 def _act(given: argparse.Namespace) -> None:
     if not 1 <= given.depth <= tree.MAX_DEPTH:
         raise unreadable("the depth", f"{given.depth} is outside 1 to {tree.MAX_DEPTH}", "choose another")
-    frame = collect.read(given.data)
-    rows = ROWS[given.strategy](frame)
-    check(rows, given.data)
-    scores = compare(rows, given.depth)
-    model = fitted(rows, given.depth)
-    nodes = tree.nodes(model, rows.features)
+    made = make(collect.read(given.data), given.data, given.strategy, given.depth, given.without)
+    write(given.out, made.text)
+    print("\n".join(page(made.rows, made.scores)))
+    print(f"\n{fits(made)}")
+    print(given.out)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A tree's file, and what it was learned from."""
+
+    rows: label.Rows
+    scores: Scores
+    nodes: list[tree.Node]
+    text: str
+
+
+def make(frame: pl.DataFrame, source: Path, strategy: str, depth: int, without: Sequence[str] = ()) -> Made:
+    """The pruned tree for a strategy, without some quantities; raises `LabError` if nothing can be learned."""
+    rows = ROWS[strategy](frame, without)
+    check(rows, source)
+    scores = compare(rows, depth)
+    nodes = tree.nodes(fitted(rows, depth), rows.features)
     pruned = {split: round(scores["pruned tree"][split][0], 4) for split in ("random", "by drive")}
     trained = {**collect.provenance(frame), "unlabelled": round(rows.unlabelled, 4), "accuracy": pruned}
-    write(given.out, tree.text(given.strategy, nodes, trained))
-    print("\n".join(page(rows, scores)))
-    fits = ", ".join(f"{name} {by_split['random'][4]:.2g} s" for name, by_split in scores.items())
-    print(f"\nCPU time of a fit: {fits}. {len(nodes)} nodes, {given.out.stat().st_size} bytes.")
-    print(given.out)
+    return Made(rows, scores, nodes, tree.text(strategy, nodes, trained))
+
+
+def fits(made: Made) -> str:
+    """The times and the size, which are not the same on every machine and for every tree."""
+    times = ", ".join(f"{name} {by_split['random'][4]:.2g} s" for name, by_split in made.scores.items())
+    return f"CPU time of a fit: {times}. {len(made.nodes)} nodes, {len(made.text.encode())} bytes."
 
 
 def check(rows: label.Rows, source: Path) -> None:
