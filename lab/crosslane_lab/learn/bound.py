@@ -9,7 +9,7 @@ import argparse
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from pathlib import Path
 
@@ -72,17 +72,17 @@ def plan(root: Path, chosen: list[Case]) -> Iterator[Comparison]:
     """The runs beside those with a fixed order: with the trees, and with other schedulers."""
     trees = {f"with-{name}": (name, f"{name}.json") for name in TREES}
     for case in chosen:
-        text = digests(root / "scenarios" / str(case.drive.seed)) + case.scenario("priority", trees)
+        text = digests(root / "scenarios" / str(case.drive.seed), TREES) + case.scenario("priority", trees)
         yield Comparison(f"{case.name}-trees", text, tuple(trees), keep=KEPT)
         for scheduler in SCHEDULERS:
             text = case.scenario(scheduler, {})
             yield Comparison(f"{case.name}-{scheduler}", text, ("threshold",), keep=KEPT)
 
 
-def digests(folder: Path) -> str:
-    """Comments with the digests of the trees in a folder, so that runs with other trees are stale."""
+def digests(folder: Path, trees: Iterable[str]) -> str:
+    """Comments with the digests of trees in a folder, so that runs with other trees are stale."""
     lines: list[str] = []
-    for name in TREES:
+    for name in trees:
         file = folder / f"{name}.json"
         try:
             lines.append(f"# {file.name}: SHA-256 {hashlib.sha256(file.read_bytes()).hexdigest()}\n")

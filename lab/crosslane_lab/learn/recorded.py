@@ -2,9 +2,9 @@
 
 `feup-wifi` (access points, passed by a client that receives a UDP flow) and `uccmisl-5g` (phones that download)
 have a row each second, not each 250 ms. As in collected windows, a row has the quantities of a second and the
-goodput of the following one; a gap or a change of the network begins a new drive. What was not recorded is null: the other
-path, all of the transport, delay, buffer. `prio` is the order in which the recorded path would be first: it carried
-alone. So `learn analyse` can use them, and `learn train` cannot: there is one order only.
+goodput of the following one; a gap or a change of the network begins a new drive. What was not recorded is null:
+the other path, all of the transport, delay, buffer. `prio` is the order in which the recorded path would be first:
+it carried alone. So `learn analyse` can use them, and `learn train` cannot: there is one order only.
 """
 
 import argparse
