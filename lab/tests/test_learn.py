@@ -243,6 +243,15 @@ def test_the_traffic_of_a_drive_is_bulk_or_files_up_or_down() -> None:
     assert [each.get("size_mb") for each in found] == [None] * 4 + [[0.01, 10]] * 4
 
 
+def test_windows_of_different_traffic_are_not_compared_with_each_other() -> None:
+    one = made(2)
+    other = one.with_columns(traffic=pl.lit("files-down"), goodput_mbit_s=21.0 - pl.col("goodput_mbit_s"))
+    both = label.pairs(pl.concat([one, other]))
+    expected = pl.concat([label.pairs(one), label.pairs(other)])
+    assert both.sort(label.KEYS).equals(expected.sort(label.KEYS))
+    assert bound.best(pl.concat([one, other])).height == 4
+
+
 def test_windows_have_the_delay_of_blocks_and_files_have_their_own_rows(tmp_path: Path) -> None:
     [case] = collect.cases(draw(1, 1), ["files-up"])[:1]
     folder = tmp_path / case.name
