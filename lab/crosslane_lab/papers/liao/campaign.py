@@ -21,7 +21,8 @@ DRIVES = {False: (60, 40), True: (12, 8)}
 """Drives for training and held out, without and with `--quick`."""
 KERNEL_S = 20
 """Length of a drive on the kernel."""
-KERNEL_DRIVES = {False: 4, True: 1}
+KERNEL_DRIVES = 2
+"""Held-out drives of each class on the kernel; with `--quick` one."""
 UNDER_WAY_DRIVES = {False: 8, True: 2}
 """Held-out drives of which packets are recorded."""
 PAM_EVERY = {False: 12, True: 60}
@@ -190,16 +191,14 @@ def _under_way(folder: Path, quick: bool) -> Iterator[Comparison]:
 
 
 def driven(quick: bool) -> list[Case]:
-    """Held-out bulk uploads for the kernel: a drive of each class, with each buffer."""
+    """Held-out bulk uploads for the kernel: drives of each class with the short buffer, one with autotuning."""
     cases = [case for case in held_out(quick) if case.traffic == "bulk-up"]
-    first = {kind: next(case.drive for case in cases if case.drive.kind == kind) for kind in _classes(cases)}
-    chosen = list(first.values())[: KERNEL_DRIVES[quick]]
-    return [case for case in cases if case.drive in chosen]
+    short, tuned = ([case for case in cases if case.buffer_kb == buffer_kb] for buffer_kb in BUFFERS_KB)
 
+    def first(of: list[Case], count: int) -> list[Case]:
+        return [case for kind in CLASSES for case in [case for case in of if case.drive.kind == kind][:count]]
 
-def _classes(cases: list[Case]) -> list[str]:
-    """The classes of the drives, those on the move first."""
-    return [kind for kind in (*list(CLASSES)[1:], "static") if any(case.drive.kind == kind for case in cases)]
+    return first(short, 1) if quick else [*first(short, KERNEL_DRIVES), *first(tuned, 1)]
 
 
 def _kernel(folder: Path, quick: bool) -> Iterator[Comparison]:

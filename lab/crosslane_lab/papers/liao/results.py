@@ -76,8 +76,9 @@ class Found:
 
     @cached_property
     def driven_packets(self) -> pl.DataFrame:
-        """A row per moment of the runs on the kernel (figure 9)."""
-        parts = [_moments(run, run.strategy) for name, run in self._runs("kernel/")]
+        """A row per moment of the runs on the kernel with the short buffer (figure 9)."""
+        runs = self._runs("kernel/")
+        parts = [_moments(run, run.strategy) for name, run in runs if name.endswith(f"-{campaign.BUFFERS_KB[0]}")]
         return pl.concat(parts) if parts else pl.DataFrame()
 
     @cached_property
