@@ -23,6 +23,8 @@ FOLDS = 10
 SEED = 1
 ROWS = {"smartps": label.smartps, "learned": label.learned}
 LEAST_IN_LEAF = 20
+MOST_SAMPLES = 10_000
+"""Rows that a tree of the forest sees: a tenth of all, at most this number."""
 Score = tuple[float, float, float, float, float]
 Scores = dict[str, dict[str, Score]]
 PRUNING = 1e-3
@@ -98,11 +100,11 @@ def check(rows: label.Rows, source: Path) -> None:
 
 def fitted(rows: label.Rows, depth: int) -> Any:  # noqa: ANN401
     """The pruned tree from all rows."""
-    return models(depth)["pruned tree"].fit(rows.x, rows.y, sample_weight=rows.weight)
+    return models(depth, len(rows.y))["pruned tree"].fit(rows.x, rows.y, sample_weight=rows.weight)
 
 
-def models(depth: int) -> dict[str, Any]:
-    """The models by name, not yet fitted."""
+def models(depth: int, rows: int) -> dict[str, Any]:
+    """The models by name, not yet fitted, for this number of rows."""
     trees, ensemble = need("sklearn.tree"), need("sklearn.ensemble")
     kept: dict[str, Any] = {"criterion": "entropy", "random_state": SEED, "min_samples_leaf": LEAST_IN_LEAF}
     return {
@@ -110,7 +112,11 @@ def models(depth: int) -> dict[str, Any]:
         "naive Bayes": need("sklearn.naive_bayes").GaussianNB(),
         "tree": trees.DecisionTreeClassifier(max_depth=depth, **kept),
         "forest of 200": ensemble.RandomForestClassifier(
-            200, criterion="entropy", random_state=SEED, max_samples=0.1, n_jobs=1
+            200,
+            criterion="entropy",
+            random_state=SEED,
+            max_samples=max(min(round(rows / 10), MOST_SAMPLES), 1),
+            n_jobs=1,
         ),
         "pruned tree": trees.DecisionTreeClassifier(max_depth=depth, ccp_alpha=PRUNING, **kept),
     }
@@ -131,7 +137,7 @@ def folds(rows: label.Rows, split: str) -> list[tuple[Any, Any]]:
 def compare(rows: label.Rows, depth: int) -> Scores:
     """Accuracy, precision, recall and F1 of `a` first, and seconds of a fit, by model and split."""
     scores: Scores = {}
-    for name in models(depth):
+    for name in models(depth, len(rows.y)):
         for split in ("random", "by drive"):
             scores.setdefault(name, {})[split] = _score(rows, depth, name, split)
     return scores
@@ -140,7 +146,7 @@ def compare(rows: label.Rows, depth: int) -> Scores:
 def _score(rows: label.Rows, depth: int, name: str, split: str) -> Score:
     predicted, seconds = np.zeros(len(rows.y)), 0.0
     for train, test in folds(rows, split):
-        model, began = models(depth)[name], time.process_time()
+        model, began = models(depth, len(train))[name], time.process_time()
         model.fit(rows.x[train], rows.y[train], sample_weight=rows.weight[train])
         seconds += time.process_time() - began
         predicted[test] = model.predict(rows.x[test])
