@@ -41,6 +41,8 @@ COLOURS = {
     "tunnel-learned": ORANGE,
 }
 PATHS = {"wifi": BLUE, "cellular": ORANGE}
+NOT_DRAWN = ("RTT", "CWND")
+"""Figure 4 leaves them out, as in the paper."""
 DRAWN_DEPTH = 4
 """Questions that figure 5 shows; what is below a branch is counted."""
 
@@ -71,7 +73,8 @@ def walk(walks: dict[str, Walk]) -> Figure:
 
 def attributes(frame: pl.DataFrame) -> Figure:
     """Figure 4: the 90th percentiles of goodput and delay in the bins of each attribute of the first path."""
-    shown = [(each, path) for each in ATTRIBUTES for path in each.paths if frame[f"{path}_{each.quantity}"].count()]
+    drawn = [each for each in ATTRIBUTES if each.name not in NOT_DRAWN]
+    shown = [(each, path) for each in drawn for path in each.paths if frame[f"{path}_{each.quantity}"].count()]
     with house_style():
         figure = Figure(figsize=(WIDTH_IN, 4.6))
         panels = figure.subplots(2, len(shown), sharey="row", squeeze=False)
