@@ -178,8 +178,8 @@ def test_verdicts_of_the_simulated_figures_compare_medians(tmp_path: Path) -> No
     rows = list(verdicts._simulated(found_of(tmp_path, held_out=outcomes(11.0), packets=packets)))
     assert rows[0] == (
         "10: goodput, smartps / MinRTT",
-        "23.5 % more".replace(" %", "\u00a0%"),
-        "10\u00a0% more",
+        "+23.5\u00a0%",
+        "+10.0\u00a0%",
         "less",
     )
     assert rows[3][2:] == ("100 to 90 ms", "same direction")

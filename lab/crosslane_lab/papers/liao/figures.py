@@ -58,10 +58,12 @@ def walk(walks: dict[str, Walk]) -> Figure:
             middle.plot(seconds["second"], seconds["share"] * 100, color=BLUE, lw=1.2)
             for path, colour in PATHS.items():
                 if f"{path}_packets" in seconds.columns:
-                    below.plot(seconds["second"], seconds[f"{path}_packets"], color=colour, lw=1.2, label=path)
+                    below.plot(
+                        seconds["second"], seconds[f"{path}_packets"].fill_null(0), color=colour, lw=1.2, label=path
+                    )
             for axes in (above, middle, below):
                 axes.axvline(of.switching_s, color=MUTED, lw=1, ls=":")
-            above.set_title(f"{name}: Wi-Fi is slower from {of.switching_s} s, left at {of.left_s} s")
+            above.set_title(f"{name}: Wi-Fi is slower from {of.switching_s} s on, left at {of.left_s} s")
             below.set_xlabel("seconds; dotted: Wi-Fi is the slower path from here on")
         labels = ("RSSI of Wi-Fi, dBm", "% of the bytes by Wi-Fi", "packets under way")
         for axes, label in zip(panels[:, 0], labels, strict=True):

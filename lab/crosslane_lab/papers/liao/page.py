@@ -188,4 +188,6 @@ def _recorded(frame: pl.DataFrame) -> Iterable[str]:
         buffer = f"{buffer_kb} kB" if buffer_kb else "autotuned"
         cells = [f"{medians[name]:.2f} ({late[name]:.2f})" for name in ways]
         rows.append([str(data_set), buffer, str(of["drive"].n_unique()), *cells])
-    return table(["recordings", "buffer", "drives", *(f"`{name}`" for name in ways)], rows, "ll", compact=True)
+    return table(
+        ["recordings", "buffer", "drives", ways[0], *(f"`{name}`" for name in ways[1:])], rows, "ll", compact=True
+    )

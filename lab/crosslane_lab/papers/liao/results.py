@@ -136,6 +136,15 @@ def _moments(run: Run, by: str) -> pl.DataFrame:
     return under_way(run).group_by("t_ns").agg(pl.col("packets").sum()).sort("t_ns").with_columns(by=pl.lit(by))
 
 
+def change_point(is_so: pl.Series) -> int:
+    """The place before which most values are true and from which most are false; the last of several as good."""
+    values = is_so.to_numpy().astype(np.int64)
+    true_before = np.concatenate([[0], np.cumsum(values)])
+    false_from = np.concatenate([np.cumsum((1 - values)[::-1])[::-1], [0]])
+    fits = true_before + false_from
+    return int(len(fits) - 1 - np.argmax(fits[::-1]))
+
+
 @dataclass(frozen=True)
 class Walk:
     """The walk away from the access point."""
@@ -167,13 +176,12 @@ class Walk:
 
     @property
     def switching_s(self) -> int:
-        """The second from which Wi-Fi is the slower path for good."""
-        faster = self.seconds.filter(pl.col("wifi_mbit_s") >= pl.col("cellular_mbit_s"))
-        return int(faster["second"].max() or 0) + 1  # pyright: ignore[reportArgumentType]
+        """The second from which Wi-Fi is the slower path."""
+        return change_point(self.seconds["wifi_mbit_s"] >= self.seconds["cellular_mbit_s"])
 
     @property
     def left_s(self) -> int:
-        """The second from which Wi-Fi no longer carries most of the bytes."""
+        """The second from which Wi-Fi never carries most of the bytes."""
         most = self.seconds.filter(pl.col("share") > 0.5)
         return int(most["second"].max() or 0) + 1  # pyright: ignore[reportArgumentType]
 
