@@ -16,7 +16,7 @@ from crosslane_lab.errors import LabError
 from crosslane_lab.learn import bound, train, tree
 from crosslane_lab.papers.frame import Options, Results
 from crosslane_lab.papers.liao import campaign, figures, page, trees, verdicts
-from crosslane_lab.papers.liao.results import Found, Walk, under_way
+from crosslane_lab.papers.liao.results import Found, Walk, in_flight
 from crosslane_lab.runs.folder import Run
 from crosslane_lab.runs.runner import Runner
 
@@ -115,8 +115,8 @@ PACKETS = {
 }
 
 
-def test_packets_under_way_have_entered_a_link_and_are_not_delivered(tmp_path: Path) -> None:
-    found = under_way(run_of(tmp_path, {"packets": PACKETS}))
+def test_packets_in_flight_have_entered_a_link_and_are_not_delivered(tmp_path: Path) -> None:
+    found = in_flight(run_of(tmp_path, {"packets": PACKETS}))
     assert found["packets"].to_list() == [1, 2, 0, 0, 0, 0, 0, 0, 0]
     assert found["t_ns"].to_list()[:2] == [100_000_000, 200_000_000]
 
@@ -232,3 +232,31 @@ def test_signs_and_figure_4_are_of_the_path_that_is_first() -> None:
     raw = "\n".join(page._raw(windows))
     assert "| WF |" in raw
     assert "LF (LTE)" in raw
+
+
+@needs_extra
+def test_the_page_has_every_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train, "FOLDS", 2)
+    windows = made(12)
+    trees.make(campaign.tree_folder(tmp_path), windows)
+    packets = pl.DataFrame({"by": ["minrtt", "smartps"], "packets": [40, 40], "t_ns": [0, 0]})
+    frames = {"held_out": outcomes(11.0), "driven": pl.DataFrame(), "recorded": pl.DataFrame()}
+    found = found_of(tmp_path, windows=windows, packets=packets, driven_packets=pl.DataFrame(), **frames)
+    times = [second * SECOND for second in range(2)]
+    both = {"t_ns": times * 2, "path": ["wifi"] * 2 + ["cellular"] * 2}
+    tables = {
+        "links": both | {"up_mbit_s": [20, 5, 10, 10]},
+        "throughput": both | {"direction": ["up"] * 4, "payload_bytes": [9, 9, 1, 1]},
+        "samples": {"t_ns": times, "path": ["wifi"] * 2, "rssi_dbm": [-50.0] * 2},
+        "packets": PACKETS,
+    }
+    walk = Walk(run_of(tmp_path / "walk", tables))
+    monkeypatch.setattr(Found, "walk", lambda _, by: walk)
+    text = page.page(found)
+    assert "| 12: packets in flight | fewer | 40 in the mean, `minrtt` 40 | not fewer |" in text
+    assert "7: goodput" not in text, "without drives on the kernel it has no verdict"
+    assert text.count("Not measured.") == 2
+    drawn = [name for name, _ in page._pictures(found)]
+    assert drawn == ["2", "4", "5", "10"]
+    assert all(f"(liao-{name}.png)" in text for name in drawn)
+    assert "liao-7.png" not in text

@@ -23,7 +23,7 @@ KERNEL_S = 20
 """Length of a drive on the kernel."""
 KERNEL_DRIVES = 2
 """Held-out drives of each class on the kernel; with `--quick` one."""
-UNDER_WAY_DRIVES = {False: 8, True: 2}
+IN_FLIGHT_DRIVES = {False: 8, True: 2}
 """Held-out drives of which packets are recorded."""
 PAM_EVERY = {False: 12, True: 60}
 IMC_EVERY = {False: 1, True: 6}
@@ -140,13 +140,13 @@ def plan(options: Options) -> list[Comparison]:
     """All runs; on the kernel unless the simulator was asked for, recordings if their folder was named."""
     root, quick = options.runner.root, options.quick
     source, scenarios = tree_folder(root), root / "scenarios"
-    for folder in (str(HELD_SEED), "walk", "under-way", "kernel", "recorded"):
+    for folder in (str(HELD_SEED), "walk", "in-flight", "kernel", "recorded"):
         trees.copy(source, scenarios / folder, trees.KINDS)
     collect.prepare(root, TRAIN_SEED)
     collect.prepare(root, HELD_SEED)
     held = held_out(quick)
     planned = [*collect.plan(training(quick)), *collect.plan(held), *bound.plan(root, held)]
-    planned += [*_walk(scenarios / "walk"), *_under_way(scenarios / "under-way", quick)]
+    planned += [*_walk(scenarios / "walk"), *_in_flight(scenarios / "in-flight", quick)]
     if options.engine != "simulator":
         planned += _kernel(scenarios / "kernel", quick)
     if options.runner.data:
@@ -179,10 +179,10 @@ def mobile(quick: bool) -> list[Case]:
     return [case for case in cases if case.drive.kind != "static"]
 
 
-def _under_way(folder: Path, quick: bool) -> Iterator[Comparison]:
+def _in_flight(folder: Path, quick: bool) -> Iterator[Comparison]:
     using = {f"with-{name}": (name, name) for name in bound.TREES}
-    for case in mobile(quick)[: UNDER_WAY_DRIVES[quick]]:
-        name, keep = f"under-way/{case.drive.number}", ("packets",)
+    for case in mobile(quick)[: IN_FLIGHT_DRIVES[quick]]:
+        name, keep = f"in-flight/{case.drive.number}", ("packets",)
         yield Comparison(
             f"{name}-trees", _with(case.scenario("priority", {}), folder, using), tuple(using), keep=keep
         )

@@ -48,7 +48,7 @@ DRAWN_DEPTH = 4
 
 
 def walk(walks: dict[str, Walk]) -> Figure:
-    """Figures 2 and 3: by strategy a column with the signal, Wi-Fi's share of the bytes, packets under way."""
+    """Figures 2 and 3: by strategy a column with the signal, Wi-Fi's share of the bytes, packets in flight."""
     with house_style():
         figure = Figure(figsize=(WIDTH_IN, 5.4))
         panels = figure.subplots(3, len(walks), sharex=True, sharey="row", squeeze=False)
@@ -65,7 +65,7 @@ def walk(walks: dict[str, Walk]) -> Figure:
                 axes.axvline(of.switching_s, color=MUTED, lw=1, ls=":")
             above.set_title(f"{name}: Wi-Fi is slower from {of.switching_s} s on, left at {of.left_s} s")
             below.set_xlabel("seconds; dotted: Wi-Fi is the slower path from here on")
-        labels = ("RSSI of Wi-Fi, dBm", "% of the bytes by Wi-Fi", "packets under way")
+        labels = ("RSSI of Wi-Fi, dBm", "% of the bytes by Wi-Fi", "packets in flight")
         for axes, label in zip(panels[:, 0], labels, strict=True):
             axes.set_ylabel(label)
         panels[2, 0].legend(frameon=False)

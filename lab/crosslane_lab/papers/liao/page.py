@@ -18,6 +18,7 @@ from crosslane_lab.render.markdown import table
 from crosslane_lab.render.svg import png
 
 NOT_MEASURED = "Not measured."
+KERNEL_PICTURE = "![Goodput, delay and packets in flight on the kernel](liao-7.png)\n\n"
 WAYS = bound.COLUMNS
 LEAST_RATIO = 0.97
 """Of MinRTT's goodput: no strategy is to be below it."""
@@ -57,12 +58,12 @@ def _distributions(
         lines = {name: rows.filter(pl.col("by") == name)[column].drop_nulls().to_list() for name in ways}
         return {name: values for name, values in lines.items() if values}
 
-    goodput, delay, under_way = titles
+    goodput, delay, in_flight = titles
     return figures.distributions(
         {
             goodput: of(frame, "goodput_mbit_s"),
             f"{delay}: delay, ms (log)": of(frame, "delay_ms"),
-            f"{under_way}: packets under way": of(packets, "packets"),
+            f"{in_flight}: packets in flight": of(packets, "packets"),
         }
     )
 
@@ -71,10 +72,11 @@ def page(found: Found) -> str:
     """The page as Markdown, a function of the runs only."""
     template = Template((Path(__file__).parent / "page.template").read_text(encoding="utf-8"))
     drives = found.held_out["drive"].n_unique()
+    rows = list(verdicts.rows(found))
+    agree = sum(row[-1].startswith("same") for row in rows)
     return template.substitute(
-        verdicts="\n".join(
-            table(["figure or table", "published", "ours", "verdict"], verdicts.rows(found), "llll")
-        ),
+        verdicts="\n".join(table(["figure or table", "published", "ours", "verdict"], rows, "llll")),
+        agree=f"{agree} of {len(rows)} rows agree, in direction at least.",
         train_drives=found.windows["drive"].n_unique(),
         held_drives=drives,
         mobile_drives=verdicts.mobile(found.held_out)["drive"].n_unique(),
@@ -84,6 +86,7 @@ def page(found: Found) -> str:
         smartps="\n".join(trees.scores(found.trees, "smartps")["lines"]),
         learned="\n".join(trees.scores(found.trees, "learned")["lines"]),
         nodes=len(trees.nodes(found.trees, "smartps")),
+        kernel_picture="" if found.driven.is_empty() else KERNEL_PICTURE,
         kernel="\n".join(_kernel(found.driven)),
         simulated="\n".join(_simulated(found.held_out)),
         targets="\n".join(table(["to reach", "measured", ""], _targets(found), "lll")),

@@ -1,4 +1,4 @@
-"""What the runs of the campaign show: tables of goodput, delay and packets under way."""
+"""What the runs of the campaign show: tables of goodput, delay and packets in flight."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,8 +45,8 @@ class Found:
 
     @cached_property
     def packets(self) -> pl.DataFrame:
-        """A row per moment of the recorded held-out drives: how many packets were under way (figure 12)."""
-        parts = [_moments(run, _way(name, run)) for name, run in self._runs("under-way/")]
+        """A row per moment of the recorded held-out drives: how many packets were in flight (figure 12)."""
+        parts = [_moments(run, _way(name, run)) for name, run in self._runs("in-flight/")]
         return pl.concat(parts)
 
     @cached_property
@@ -119,7 +119,7 @@ def _way(name: str, run: Run) -> str:
     return run.strategy.removeprefix("with-") if run.strategy.startswith("with-") else name.rsplit("-", 1)[1]
 
 
-def under_way(run: Run) -> pl.DataFrame:
+def in_flight(run: Run) -> pl.DataFrame:
     """`t_ns`, `path`, `packets`: of the vehicle's data packets those in a link, every 100 ms."""
     up = run.packets.filter(pl.col("direction") == "up", pl.col("payload_bytes") > 0)
     rows = up.select("path", "t_ns", "delivered_ns").drop_nulls().collect()
@@ -133,7 +133,7 @@ def under_way(run: Run) -> pl.DataFrame:
 
 
 def _moments(run: Run, by: str) -> pl.DataFrame:
-    return under_way(run).group_by("t_ns").agg(pl.col("packets").sum()).sort("t_ns").with_columns(by=pl.lit(by))
+    return in_flight(run).group_by("t_ns").agg(pl.col("packets").sum()).sort("t_ns").with_columns(by=pl.lit(by))
 
 
 def change_point(is_so: pl.Series) -> int:
@@ -153,7 +153,7 @@ class Walk:
 
     @cached_property
     def seconds(self) -> pl.DataFrame:
-        """By second: RSSI of Wi-Fi, true rates of both links, share of Wi-Fi in the payload, packets under way."""
+        """By second: RSSI of Wi-Fi, true rates of both links, share of Wi-Fi in the payload, packets in flight."""
         second = (pl.col("t_ns") // _S).cast(pl.Int64).alias("second")
         links = self.run.links.group_by(second, "path").agg(pl.col("up_mbit_s").mean()).collect()
         rates = [
@@ -165,7 +165,7 @@ class Walk:
         payload = pl.col("payload_bytes").cast(pl.Float64)
         up = self.run.throughput.filter(pl.col("direction") == "up")
         share = up.group_by(second).agg(share=(payload * wifi).sum() / payload.sum()).collect()
-        packets = under_way(self.run).group_by(second, "path").agg(pl.col("packets").max())
+        packets = in_flight(self.run).group_by(second, "path").agg(pl.col("packets").max())
         packets = packets.pivot("path", index="second", values="packets").rename(
             {path: f"{path}_packets" for path in packets["path"].unique()}
         )
@@ -186,7 +186,7 @@ class Walk:
         return int(most["second"].max() or 0) + 1  # pyright: ignore[reportArgumentType]
 
     def packets(self, path: str) -> float:
-        """Mean over the seconds after the switching point of the greatest number of packets under way."""
+        """Mean over the seconds after the switching point of the greatest number of packets in flight."""
         after = self.seconds.filter(pl.col("second") >= self.switching_s)
         name = f"{path}_packets"
         return float(after[name].fill_null(0).mean() or 0) if name in after.columns else 0.0  # pyright: ignore[reportArgumentType]

@@ -150,4 +150,4 @@ def _packets(figure: str, frame: pl.DataFrame, ours: str, reference: str) -> Row
     means: dict[str, Any] = dict(frame.group_by("by").agg(pl.col("packets").mean()).iter_rows())
     text = f"{means[ours]:.0f} in the mean, `{reference}` {means[reference]:.0f}"
     verdict = "same direction" if means[ours] < (1 - SAME_PACKETS) * means[reference] else "not fewer"
-    return f"{figure}: packets under way", "fewer", text, verdict
+    return f"{figure}: packets in flight", "fewer", text, verdict
