@@ -2,6 +2,7 @@ import json
 import os
 import struct
 import tomllib
+import zipfile
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from itertools import islice
@@ -12,7 +13,7 @@ import polars as pl
 import pytest
 
 from crosslane_lab import cli
-from crosslane_lab.learn import analyse, bound, collect, label, train, tree
+from crosslane_lab.learn import analyse, bound, collect, label, recorded, train, tree
 from crosslane_lab.learn.places import draw
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -39,6 +40,7 @@ def made(drives: int, seed: int = 1) -> pl.DataFrame:
                         "kind": "walking",
                         "wifi": "5 GHz",
                         "cellular": "lte",
+                        "traffic": "bulk-up",
                         "buffer_kb": 64,
                         "prio": prio,
                         "goodput_mbit_s": wifi if prio == "WF" else 8.0,
@@ -229,3 +231,119 @@ def _near(rows: tree.Values, node: tree.Node) -> Iterator[tree.Values]:
             changed = row.copy()
             changed[place] = value
             yield changed
+
+
+def test_the_traffic_of_a_drive_is_bulk_or_files_up_or_down() -> None:
+    chosen = collect.cases(draw(1, 1))
+    found = [tomllib.loads(case.scenario("priority", {}))["traffic"] for case in chosen]
+    kinds = [(each["kind"], each["direction"], each["send_buffer_bytes"]) for each in found]
+    every = [(kind, way, size) for kind in ("bulk", "uploads") for way in ("up", "down") for size in (64_000, 0)]
+    assert kinds == every
+    assert len({case.name for case in chosen}) == 8
+    assert [each.get("size_mb") for each in found] == [None] * 4 + [[0.01, 10]] * 4
+
+
+def test_windows_of_different_traffic_are_not_compared_with_each_other() -> None:
+    one = made(2)
+    other = one.with_columns(traffic=pl.lit("files-down"), goodput_mbit_s=21.0 - pl.col("goodput_mbit_s"))
+    both = label.pairs(pl.concat([one, other]))
+    expected = pl.concat([label.pairs(one), label.pairs(other)])
+    assert both.sort(label.KEYS).equals(expected.sort(label.KEYS))
+    assert bound.best(pl.concat([one, other])).height == 4
+
+
+def test_windows_have_the_delay_of_blocks_and_files_have_their_own_rows(tmp_path: Path) -> None:
+    [case] = collect.cases(draw(1, 1), ["files-up"])[:1]
+    folder = tmp_path / case.name
+    runs = [{"strategy": name, "seed": 1, "valid": True, "metrics": {}} for name in collect.FIRST.values()]
+    for run in runs:
+        path = folder / "runs" / f"{run['strategy']}-1"
+        path.mkdir(parents=True)
+        ends = [window * collect.WINDOW_NS for window in (1, 1, 2, 2)]
+        rows = {"t_ns": ends, "path": ["wifi", "cellular"] * 2, "delivered_bytes": [0, 0, 125_000, 125_000]}
+        empty = {name: pl.Series([None] * 4, dtype=pl.Float32) for name in collect.QUANTITIES}
+        pl.DataFrame({**rows, **empty}).write_ipc(path / "windows.arrow")
+        times = {"sent_ns": [100_000_000, 300_000_000], "received_ns": [300_000_000, None]}
+        messages = pl.DataFrame({"number": [0, 1], **times, "size_bytes": [100_000, 5]})
+        messages.write_ipc(path / "messages.arrow")
+    summary = {"schema": 1, "scenario": "x", "engine": "simulator", "duration_s": 1, "seeds": [1], "runs": runs}
+    (folder / "summary.json").write_text(json.dumps(summary | {"strategies": list(collect.FIRST.values())}))
+    files = collect.files(tmp_path, [case])
+    assert files.select("prio", "number", "delay_ms", "goodput_mbit_s").rows() == [
+        ("WF", 0, 200.0, 4.0),
+        ("LF", 0, 200.0, 4.0),
+    ]
+    assert collect.table(tmp_path, [case])["delay_ms"].to_list() == [None, None]
+    as_bulk = collect.windows(folder / "runs" / "wifi-first-1")
+    assert as_bulk.select("goodput_mbit_s", "delay_ms").rows() == [(4.0, 200.0)]
+
+
+def feup(folder: Path) -> None:
+    """Three seconds at an access point without a gap, one after a gap, one without a signal, one without a flow."""
+    head = "senderId,systime,receiverSpeed,channelFreq,isIperfOn,rssiMean,dataRateMean,nBytesReceived\n"
+    rows = [
+        "ap1,10,0.0,2437,1.0,-50.5,65.0,1250000",
+        "ap1,11,0.0,2437,1.0,-60.5,26.0,500000",
+        "ap1,12,2.0,2437,1.0,-100,0.0,0",
+        "ap1,14,0.0,2437,1.0,-55.0,65.0,1250000",
+        "ap2,15,0.0,5180,0.0,-55.0,65.0,1250000",
+    ]
+    file = folder / "feup-wifi" / "summary" / "final-exp-log.csv"
+    file.parent.mkdir(parents=True)
+    file.write_text(head + "\n".join(rows) + "\n")
+
+
+def test_feup_wifi_becomes_windows_of_one_path(tmp_path: Path) -> None:
+    feup(tmp_path)
+    out = tmp_path / "feup.parquet"
+    assert cli.main(["learn", "import", "feup-wifi", "--data", str(tmp_path), "--out", str(out)]) == 0
+    found = collect.read(out)
+    shown = found.select("t_ns", "wifi", "prio", "wifi_signal_dbm", "wifi_rx_mbit_s", "goodput_mbit_s").rows()
+    assert shown == [
+        (1_000_000_000, "2.4 GHz", "WF", -50.5, 65.0, 4.0),
+        (2_000_000_000, "2.4 GHz", "WF", -60.5, 26.0, 0.0),
+    ], "the goodput is that of the next second; a gap ends a drive"
+    assert found["cellular_signal_dbm"].is_null().all()
+    assert found.schema["wifi_rtt_ms"] == pl.Float32
+
+
+def test_uccmisl_5g_becomes_windows_of_one_path_and_impossible_values_are_left_out(tmp_path: Path) -> None:
+    head = "Timestamp,Speed,NetworkMode,RSRP,RSRQ,SNR,DL_bitrate,State\n"
+    rows = [
+        "2020.02.13_13.03.24,30,LTE,-95,-12,5.0,1000,D",
+        "2020.02.13_13.03.25,30,LTE,-195,-,7.0,2000,D",
+        "2020.02.13_13.03.26,30,LTE,-97,-12,6.0,3000,D",
+        "2020.02.13_13.03.27,30,5G,-90,-11,9.0,4000,D",
+        "2020.02.13_13.03.28,30,5G,-90,-11,9.0,5000,D",
+        "2020.02.13_13.03.29,30,5G,-90,-11,9.0,0,I",
+    ]
+    file = tmp_path / "uccmisl-5g" / "5G-production-dataset.zip"
+    file.parent.mkdir()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("5G-production-dataset/Download/Driving/a.csv", head + "\n".join(rows) + "\n")
+        archive.writestr("5G-production-dataset/Netflix/b.csv", "no log")
+    found = recorded.uccmisl_5g(tmp_path)
+    shown = found.select("cellular", "kind", "cellular_signal_dbm", "cellular_rsrq_db", "goodput_mbit_s").rows()
+    assert sorted(shown, key=str) == [
+        ("lte", "city", -95.0, -12.0, 2.0),
+        ("lte", "city", None, None, 3.0),
+        ("nr", "city", -90.0, -11.0, 5.0),
+    ]
+    assert found["prio"].unique().to_list() == ["LF"]
+
+
+def test_recordings_can_be_analysed_with_collected_windows_and_not_trained_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feup(tmp_path)
+    found = recorded.feup_wifi(tmp_path)
+    both = pl.concat([made(1), found], how="diagonal_relaxed")
+    assert both.height == made(1).height + found.height
+    assert set(found.columns) == set(made(1).columns)
+    file = tmp_path / "feup.parquet"
+    found.write_parquet(file)
+    assert cli.main(["learn", "train", str(file), "--out", str(tmp_path / "t.json")]) == 2
+    assert "no order was better" in capsys.readouterr().err
+    for missing in (tmp_path / "nothing", tmp_path):
+        assert cli.main(["learn", "import", "uccmisl-5g", "--data", str(missing)]) == 2
+        assert "--data" in capsys.readouterr().err

@@ -6,9 +6,11 @@ second carries depends on the seconds before it.
 """
 
 import argparse
+import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import product
 from pathlib import Path
 
 import polars as pl
@@ -16,11 +18,12 @@ import polars as pl
 from crosslane_lab.errors import unreadable
 from crosslane_lab.learn import collect, label, write
 from crosslane_lab.learn.collect import KEPT, Case
-from crosslane_lab.learn.places import BUFFERS_KB, CLASSES, draw
+from crosslane_lab.learn.places import BUFFERS_KB, CLASSES, TRAFFICS, draw
 from crosslane_lab.render.markdown import table
 from crosslane_lab.runs.folder import RunFolder
 from crosslane_lab.runs.runner import Comparison, Runner, default_program
 
+TREES = ("smartps", "learned")
 SCHEDULERS = ("minrtt", "roundrobin", "default")
 COLUMNS = ("minrtt", "roundrobin", "default", "wifi-first", "cellular-first", "smartps", "learned", "bound")
 
@@ -30,11 +33,12 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     parser = commands.add_parser("bound", help="compare trees with the best order", description=__doc__)
     parser.add_argument("--drives", type=int, default=20, help="number of drives (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=2, help="of the draws (default: %(default)s)")
+    collect.add_traffic(parser)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: %(default)s)")
     parser.add_argument(
         "--program", type=Path, default=default_program(), metavar="FILE", help="(default: %(default)s)"
     )
-    for name in ("smartps", "learned"):
+    for name in TREES:
         parser.add_argument(f"--{name}", type=Path, required=True, metavar="TREE", help=f"tree for `{name}`")
     parser.add_argument(
         "--runs", type=Path, default=Path("runs/learn"), metavar="DIR", help="(default: %(default)s)"
@@ -47,68 +51,85 @@ def _act(given: argparse.Namespace) -> None:
     if given.drives < 1 or given.jobs < 1:
         raise unreadable("the draws", "there is nothing to run", "give --drives and --jobs of at least 1")
     root = given.runs / "runs"
-    collect.prepare(root, given.seed)
-    drives = draw(given.seed, given.drives)
-    cases = collect.cases(drives)
-    scenarios = root / "scenarios" / str(given.seed)
-    for name in ("smartps", "learned"):
-        shutil.copyfile(vars(given)[name], scenarios / f"{name}.json")
-    # A tree is no part of the scenario's text, so its runs are made again each time.
-    for case in cases:
-        shutil.rmtree(root / f"{case.name}-trees", ignore_errors=True)
-    Runner(given.program, root, parallel=given.jobs).run([*collect.plan(drives), *plan(cases)])
-    frame = outcomes(root, cases, collect.table(root, drives))
+    chosen = collect.cases(draw(given.seed, given.drives), given.traffic)
+    prepare(root, given.seed, {name: vars(given)[name] for name in TREES})
+    Runner(given.program, root, parallel=given.jobs).run([*collect.plan(chosen), *plan(root, chosen)])
+    frame = outcomes(root, chosen, collect.table(root, chosen))
     out = given.out or given.runs / "bound.md"
     write(out, "\n".join(page(frame)) + "\n")
     frame.write_csv(out.with_suffix(".csv"))
     print(out, out.with_suffix(".csv"), sep="\n")
 
 
-def plan(cases: list[Case]) -> Iterator[Comparison]:
+def prepare(root: Path, seed: int, trees: dict[str, Path]) -> None:
+    """Put the trees, by strategy, beside the scenarios that name them."""
+    collect.prepare(root, seed)
+    for name, file in trees.items():
+        shutil.copyfile(file, root / "scenarios" / str(seed) / f"{name}.json")
+
+
+def plan(root: Path, chosen: list[Case]) -> Iterator[Comparison]:
     """The runs beside those with a fixed order: with the trees, and with other schedulers."""
-    trees = {f"with-{name}": (name, f"{name}.json") for name in ("smartps", "learned")}
-    for case in cases:
-        text = case.drive.scenario(case.buffer_kb, "priority", trees)
+    trees = {f"with-{name}": (name, f"{name}.json") for name in TREES}
+    for case in chosen:
+        text = digests(root / "scenarios" / str(case.drive.seed), TREES) + case.scenario("priority", trees)
         yield Comparison(f"{case.name}-trees", text, tuple(trees), keep=KEPT)
         for scheduler in SCHEDULERS:
-            text = case.drive.scenario(case.buffer_kb, scheduler, {})
+            text = case.scenario(scheduler, {})
             yield Comparison(f"{case.name}-{scheduler}", text, ("threshold",), keep=KEPT)
 
 
-def outcomes(root: Path, cases: list[Case], windows: pl.DataFrame) -> pl.DataFrame:
+def digests(folder: Path, trees: Iterable[str]) -> str:
+    """Comments with the digests of trees in a folder, so that runs with other trees are stale."""
+    lines: list[str] = []
+    for name in trees:
+        file = folder / f"{name}.json"
+        try:
+            lines.append(f"# {file.name}: SHA-256 {hashlib.sha256(file.read_bytes()).hexdigest()}\n")
+        except OSError as error:
+            raise unreadable(
+                file, error.strerror or str(error), "make it with `crosslane-lab learn train`"
+            ) from error
+    return "".join(lines)
+
+
+def outcomes(root: Path, chosen: list[Case], windows: pl.DataFrame) -> pl.DataFrame:
     """A row per case and way to choose: mean goodput of the windows in Mbit/s, and median delay in ms."""
     bounds = best(windows)
     rows: list[dict[str, object]] = []
-    for case in cases:
-        key = {"drive": case.drive.number, "kind": case.drive.kind, "buffer_kb": case.buffer_kb}
+    for case in chosen:
+        key = {"drive": case.drive.number, "traffic": case.traffic, "buffer_kb": case.buffer_kb}
         for suffix in ("", "-trees", *(f"-{scheduler}" for scheduler in SCHEDULERS)):
             for run in RunFolder.open(root / f"{case.name}{suffix}").runs:
                 name = suffix[1:] if run.strategy == "threshold" else run.strategy.removeprefix("with-")
                 goodput = collect.windows(run.folder)["goodput_mbit_s"].mean()
                 delay = run.metrics.get("delivery_delay_ms.p50")
-                rows.append({**key, "by": name, "goodput_mbit_s": goodput, "delay_ms": delay})
-        of_case = (pl.col("drive") == case.drive.number) & (pl.col("buffer_kb") == case.buffer_kb)
-        bound = bounds.filter(of_case)["goodput_mbit_s"]
-        rows.append({**key, "by": "bound", "goodput_mbit_s": bound[0] if len(bound) else None, "delay_ms": None})
-    schema = {"drive": pl.Int64, "kind": pl.Utf8, "buffer_kb": pl.Int64, "by": pl.Utf8}
+                kind = case.drive.kind
+                rows.append({**key, "kind": kind, "by": name, "goodput_mbit_s": goodput, "delay_ms": delay})
+        bound = bounds.filter(*(pl.col(name) == value for name, value in key.items()))["goodput_mbit_s"]
+        best_order = bound[0] if len(bound) else None
+        rows.append({**key, "kind": case.drive.kind, "by": "bound", "goodput_mbit_s": best_order, "delay_ms": None})
+    texts = dict.fromkeys(("traffic", "kind", "by"), pl.Utf8)
+    schema = {"drive": pl.Int64, "buffer_kb": pl.Int64, **texts}
     return pl.DataFrame(rows, schema={**schema, "goodput_mbit_s": pl.Float64, "delay_ms": pl.Float64})
 
 
 def best(windows: pl.DataFrame) -> pl.DataFrame:
-    """Mean goodput of the better order in each second, for each drive and buffer."""
+    """Mean goodput of the better order in each second, for each drive, kind of traffic and buffer."""
+    own = label.KEYS[:-1]
     second = label.HORIZON * collect.WINDOW_NS
-    seconds = windows.group_by("drive", "buffer_kb", "prio", pl.col("t_ns") // second).agg(
-        pl.mean("goodput_mbit_s")
-    )
-    better = seconds.group_by("drive", "buffer_kb", "t_ns").agg(pl.max("goodput_mbit_s"))
-    return better.group_by("drive", "buffer_kb").agg(pl.mean("goodput_mbit_s")).sort("drive", "buffer_kb")
+    seconds = windows.group_by(*own, "prio", pl.col("t_ns") // second).agg(pl.mean("goodput_mbit_s"))
+    better = seconds.group_by(*own, "t_ns").agg(pl.max("goodput_mbit_s"))
+    return better.group_by(own).agg(pl.mean("goodput_mbit_s")).sort(own)
 
 
 def page(frame: pl.DataFrame) -> Iterator[str]:
-    """Medians by class of drive and buffer, and the least ratio to MinRTT."""
-    for buffer_kb in BUFFERS_KB:
-        of = frame.filter(pl.col("buffer_kb") == buffer_kb)
-        yield f"Send buffer {f'of {buffer_kb} kB' if buffer_kb else 'by autotuning'}, median goodput in Mbit/s:"
+    """For each kind of traffic and buffer medians by class of drive, and the ratios to MinRTT."""
+    for traffic, buffer_kb in product(TRAFFICS, BUFFERS_KB):
+        of = frame.filter(pl.col("traffic") == traffic, pl.col("buffer_kb") == buffer_kb)
+        if of.is_empty():
+            continue
+        yield f"Traffic `{traffic}`, send buffer {buffer_text(buffer_kb)}, median goodput in Mbit/s:"
         yield ""
         yield from table(["drives", "number", *(f"`{name}`" for name in COLUMNS)], _rows(of), compact=True)
         yield ""
@@ -122,6 +143,11 @@ def page(frame: pl.DataFrame) -> Iterator[str]:
         yield ""
 
 
+def buffer_text(buffer_kb: int) -> str:
+    """A send buffer in words."""
+    return f"of {buffer_kb} kB" if buffer_kb else "by autotuning"
+
+
 def _rows(frame: pl.DataFrame) -> Iterator[list[str]]:
     for kind in (*CLASSES, "all"):
         of = frame if kind == "all" else frame.filter(pl.col("kind") == kind)
@@ -131,11 +157,17 @@ def _rows(frame: pl.DataFrame) -> Iterator[list[str]]:
         yield [kind, str(of["drive"].n_unique()), *(f"{medians[name]:.1f}" for name in COLUMNS)]
 
 
-def _ratios(frame: pl.DataFrame) -> Iterator[list[str]]:
-    reference = frame.filter(pl.col("by") == "minrtt").select("drive", goodput="goodput_mbit_s", delay="delay_ms")
-    joined = frame.join(reference, on="drive").with_columns(
+def ratios(frame: pl.DataFrame) -> pl.DataFrame:
+    """Each row with its goodput (`ratio`) and delay (`late`) relative to those of MinRTT in the same case."""
+    own = ("drive", "traffic", "buffer_kb")
+    reference = frame.filter(pl.col("by") == "minrtt").select(*own, goodput="goodput_mbit_s", delay="delay_ms")
+    return frame.join(reference, on=own).with_columns(
         ratio=pl.col("goodput_mbit_s") / pl.col("goodput"), late=pl.col("delay_ms") / pl.col("delay")
     )
+
+
+def _ratios(frame: pl.DataFrame) -> Iterator[list[str]]:
+    joined = ratios(frame)
     for name in COLUMNS[1:]:
         of = joined.filter(pl.col("by") == name)
         late = of["late"].median()

@@ -1,22 +1,24 @@
 """`crosslane-lab learn collect`: drives simulated with either path first, and one table of all their windows.
 
-A row is a window of 250 ms of one drive, with one send buffer and one order: what the agent measured of both paths
-in it, the goodput of the following window and the mean delay of the 64-kB blocks delivered in that one. Runs that
-exist are not made again.
+A row is a window of 250 ms of one drive, with one kind of traffic, one send buffer and one order: what the agent
+measured of both paths in it, the goodput of the following window and the mean delay of the 64-kB blocks delivered
+in that one. Of files the delay is null here; a second table has a row for each file, with its goodput and delay.
+Runs that exist are not made again.
 """
 
 import argparse
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import polars as pl
 
 from crosslane_lab.errors import unreadable
 from crosslane_lab.learn import tree, write
-from crosslane_lab.learn.places import BUFFERS_KB, Drive, draw
+from crosslane_lab.learn.places import BUFFERS_KB, TRAFFICS, Drive, draw
 from crosslane_lab.runs.folder import RunFolder
 from crosslane_lab.runs.runner import Comparison, Runner, default_program
 
@@ -25,7 +27,7 @@ PATHS = ("wifi", "cellular")
 QUANTITIES = tree.QUANTITIES
 FIRST = {"WF": "wifi-first", "LF": "cellular-first"}
 """The orders, by the names of the paper, with the strategies that have them."""
-DATA = "windows.parquet"
+DATA, FILES = "windows.parquet", "files.parquet"
 KEPT = ("windows", "messages")
 """Records that `windows` reads."""
 
@@ -35,6 +37,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     parser = commands.add_parser("collect", help="simulate drives with either path first", description=__doc__)
     parser.add_argument("--drives", type=int, default=40, help="number of drives (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the draws (default: %(default)s)")
+    add_traffic(parser)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: %(default)s)")
     parser.add_argument(
         "--program", type=Path, default=default_program(), metavar="FILE", help="(default: %(default)s)"
@@ -50,29 +53,48 @@ def _act(given: argparse.Namespace) -> None:
         raise unreadable("the draws", "there is nothing to run", "give --drives and --jobs of at least 1")
     root = given.out / "runs"
     prepare(root, given.seed)
-    drives = draw(given.seed, given.drives)
-    Runner(given.program, root, parallel=given.jobs).run(plan(drives))
-    file = given.out / DATA
-    table(root, drives).write_parquet(file)
-    print(file)
+    chosen = cases(draw(given.seed, given.drives), given.traffic)
+    Runner(given.program, root, parallel=given.jobs).run(plan(chosen))
+    for name, frame in ((DATA, table(root, chosen)), (FILES, files(root, chosen))):
+        if not frame.is_empty():
+            frame.write_parquet(given.out / name)
+            print(given.out / name)
+
+
+def add_traffic(parser: argparse.ArgumentParser) -> None:
+    """Add the option that chooses kinds of traffic."""
+    names = list(TRAFFICS)
+    parser.add_argument(
+        "--traffic",
+        nargs="+",
+        choices=names,
+        default=names,
+        metavar="KIND",
+        help=f"{', '.join(names)} (default: all)",
+    )
 
 
 @dataclass(frozen=True)
 class Case:
-    """A drive with a send buffer."""
+    """A drive with a kind of traffic and a send buffer."""
 
     drive: Drive
+    traffic: str
     buffer_kb: int
 
     @property
     def name(self) -> str:
         """Folder of its runs with either path first."""
-        return f"{self.drive.seed}/{self.drive.number}-{self.buffer_kb}"
+        return f"{self.drive.seed}/{self.drive.number}-{self.traffic}-{self.buffer_kb}"
+
+    def scenario(self, scheduler: str, trees: dict[str, tuple[str, str]]) -> str:
+        """The scenario of the drive with this traffic and buffer."""
+        return self.drive.scenario(self.buffer_kb, scheduler, trees, self.traffic)
 
 
-def cases(drives: list[Drive]) -> list[Case]:
-    """Each drive with each send buffer."""
-    return [Case(drive, buffer_kb) for drive in drives for buffer_kb in BUFFERS_KB]
+def cases(drives: list[Drive], traffics: Sequence[str] = tuple(TRAFFICS)) -> list[Case]:
+    """Each drive with each kind of traffic and each send buffer."""
+    return [Case(*each) for each in product(drives, traffics, BUFFERS_KB)]
 
 
 def prepare(root: Path, seed: int) -> None:
@@ -84,44 +106,70 @@ def prepare(root: Path, seed: int) -> None:
             write(file, content)
 
 
-def plan(drives: list[Drive]) -> Iterator[Comparison]:
-    """The runs: each drive with each send buffer, and with either path first."""
+def plan(chosen: list[Case]) -> Iterator[Comparison]:
+    """The runs: each case with either path first."""
     trees = {name: ("smartps", f"{name}.json") for name in FIRST.values()}
-    for case in cases(drives):
-        text = case.drive.scenario(case.buffer_kb, "priority", trees)
-        yield Comparison(case.name, text, tuple(trees), keep=KEPT)
+    for case in chosen:
+        yield Comparison(case.name, case.scenario("priority", trees), tuple(trees), keep=KEPT)
 
 
-def table(root: Path, drives: list[Drive]) -> pl.DataFrame:
+def table(root: Path, chosen: list[Case]) -> pl.DataFrame:
     """The windows of all runs."""
-    return pl.concat(list(_tables(root, drives)))
+    return _of_runs(root, chosen, lambda case, run: windows(run, is_bulk=case.traffic.startswith("bulk")))
 
 
-def _tables(root: Path, drives: list[Drive]) -> Iterator[pl.DataFrame]:
-    for case in cases(drives):
-        folder = RunFolder.open(root / case.name)
-        for run in folder.runs:
+def files(root: Path, chosen: list[Case]) -> pl.DataFrame:
+    """A row per file that arrived: its number and size, when it was sent, its delay and its goodput."""
+    named = [case for case in chosen if not case.traffic.startswith("bulk")]
+    return _of_runs(root, named, lambda _, run: _files(run)) if named else pl.DataFrame()
+
+
+def _of_runs(root: Path, chosen: list[Case], read: Callable[[Case, Path], pl.DataFrame]) -> pl.DataFrame:
+    parts: list[pl.DataFrame] = []
+    for case in chosen:
+        drive = case.drive
+        for run in RunFolder.open(root / case.name).runs:
             order = next(order for order, name in FIRST.items() if name == run.strategy)
-            drive = case.drive
-            yield windows(run.folder).with_columns(
-                drive=pl.lit(drive.number, pl.Int32),
-                kind=pl.lit(drive.kind),
-                wifi=pl.lit(f"{drive.band} GHz"),
-                cellular=pl.lit(drive.rat),
-                buffer_kb=pl.lit(case.buffer_kb, pl.Int32),
-                prio=pl.lit(order),
-            )
+            of_case = {
+                "drive": pl.lit(drive.number, pl.Int32),
+                "kind": pl.lit(drive.kind),
+                "wifi": pl.lit(f"{drive.band} GHz"),
+                "cellular": pl.lit(drive.rat),
+                "traffic": pl.lit(case.traffic),
+                "buffer_kb": pl.lit(case.buffer_kb, pl.Int32),
+                "prio": pl.lit(order),
+            }
+            parts.append(read(case, run.folder).with_columns(**of_case))
+    return pl.concat(parts)
 
 
-def windows(run: Path) -> pl.DataFrame:
-    """A row per window of a run: the quantities of both paths at its end, goodput and delay of the one after it."""
+def _files(run: Path) -> pl.DataFrame:
+    took = (pl.col("received_ns") - pl.col("sent_ns")).cast(pl.Float64)
+    return _messages(run).select(
+        "number",
+        "size_bytes",
+        t_ns=pl.col("sent_ns"),
+        delay_ms=took / 1e6,
+        goodput_mbit_s=pl.col("size_bytes").cast(pl.Float64) * 8e3 / took,
+    )
+
+
+def _messages(run: Path) -> pl.DataFrame:
+    """The messages that arrived."""
+    return _read(run / "messages.arrow").filter(pl.col("received_ns").is_not_null())
+
+
+def _read(file: Path) -> pl.DataFrame:
     try:
-        rows = pl.read_ipc(run / "windows.arrow")
-        messages = pl.read_ipc(run / "messages.arrow")
+        return pl.read_ipc(file)
     except OSError as error:
-        raise unreadable(
-            run, error.strerror or str(error), "make it again with `crosslane-lab learn collect`"
-        ) from error
+        remedy = "make it again with `crosslane-lab learn collect`"
+        raise unreadable(file, error.strerror or str(error), remedy) from error
+
+
+def windows(run: Path, is_bulk: bool = True) -> pl.DataFrame:
+    """A row per window of a run: the quantities of both paths at its end, goodput and delay of the one after it."""
+    rows = _read(run / "windows.arrow")
     missing = {"t_ns", "path", "delivered_bytes", *QUANTITIES} - set(rows.columns)
     if missing:
         remedy = "make it again with this version"
@@ -130,9 +178,10 @@ def windows(run: Path) -> pl.DataFrame:
     for path in PATHS:
         own = rows.filter(pl.col("path") == path).drop("delivered_bytes", "path")
         wide = wide.join(own.rename({name: f"{path}_{name}" for name in QUANTITIES}), on="t_ns", how="left")
-    received = messages.filter(pl.col("received_ns").is_not_null())
     delays = (
-        received.select(
+        _messages(run)
+        .filter(is_bulk)
+        .select(
             t_ns=pl.col("received_ns") // WINDOW_NS * WINDOW_NS,
             delay_ms=(pl.col("received_ns") - pl.col("sent_ns")).cast(pl.Float64) / 1e6,
         )
@@ -153,7 +202,9 @@ def read(file: Path) -> pl.DataFrame:
         cause = str(error).splitlines()[0]
         raise unreadable(file, cause, "make it with `crosslane-lab learn collect`") from error
     names = [f"{path}_{name}" for path in PATHS for name in QUANTITIES]
-    missing = {*names, "t_ns", "drive", "buffer_kb", "prio", "goodput_mbit_s", "delay_ms"} - set(frame.columns)
+    missing = {*names, "t_ns", "drive", "traffic", "buffer_kb", "prio", "goodput_mbit_s", "delay_ms"} - set(
+        frame.columns
+    )
     if missing:
         cause = f"the columns {', '.join(sorted(missing))} are missing"
         raise unreadable(file, cause, "make it with `crosslane-lab learn collect`")

@@ -4,6 +4,7 @@ An order is better in a window if its goodput over the next second is higher by 
 its delay is lower by more than that. If neither is, the window has no label.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ HORIZON = 4
 """Windows over which the orders are compared: an order stands for a second."""
 MARGIN = 0.05
 
-KEYS = ("drive", "buffer_kb", "t_ns")
+KEYS = ("drive", "traffic", "buffer_kb", "t_ns")
 SMARTPS_QUANTITIES = ("signal_dbm", "sinr_db", "rtt_ms", "cwnd", "loss", "delivery_mbit_s")
 """Without RSRQ and link rates, as in the paper. The signal of a cellular path is its RSRP here, not its RSSI."""
 
@@ -37,7 +38,7 @@ class Rows:
 
 def pairs(frame: pl.DataFrame) -> pl.DataFrame:
     """A row per window with the outcome of both orders over the horizon, and the label `wifi_first` (or null)."""
-    own = ("drive", "buffer_kb", "prio")
+    own = (*KEYS[:-1], "prio")
     ahead = frame.sort(*KEYS).with_columns(
         goodput=_ahead("goodput_mbit_s").over(own), delay=_ahead("delay_ms").over(own)
     )
@@ -63,25 +64,29 @@ def _better(ours: str, others: str) -> pl.Expr:
     return pl.when(difference > least).then(True).when(-difference > least).then(False)
 
 
-def smartps(frame: pl.DataFrame) -> Rows:
+def smartps(frame: pl.DataFrame, without: Sequence[str] = ()) -> Rows:
     """As published: Wi-Fi is `a`, and the values under both orders are merged by their median."""
     labelled = pairs(frame)
     names = [f"{path}_{name}" for path in PATHS for name in tree.QUANTITIES]
     merged = frame.group_by(KEYS).agg(pl.col(names).median().cast(pl.Float32))
     rows = labelled.drop_nulls("wifi_first").join(merged, on=KEYS, maintain_order="left")
-    features = [f"{of}.{name}" for of in "ab" for name in SMARTPS_QUANTITIES]
+    features = [f"{of}.{name}" for of in "ab" for name in _quantities(without)]
     return _rows(features, [(rows, PATHS)], np.ones, 1 - rows.height / max(labelled.height, 1))
 
 
-def learned(frame: pl.DataFrame) -> Rows:
+def learned(frame: pl.DataFrame, without: Sequence[str] = ()) -> Rows:
     """Ours: one path relative to the other, each as `a`, under the order in use, weighted by what is at stake."""
     labelled = pairs(frame)
     rows = labelled.drop_nulls("wifi_first").join(frame, on=KEYS, maintain_order="left")
     swapped = rows.with_columns(wifi_first=~pl.col("wifi_first"))
-    features = [f"a-b.{name}" for name in SMARTPS_QUANTITIES]
+    features = [f"a-b.{name}" for name in _quantities(without)]
     both = [(rows, PATHS), (swapped, (PATHS[1], PATHS[0]))]
     kept = labelled["wifi_first"].drop_nulls().len()
     return _rows(features, both, None, 1 - kept / max(labelled.height, 1))
+
+
+def _quantities(without: Sequence[str]) -> list[str]:
+    return [name for name in SMARTPS_QUANTITIES if name not in without]
 
 
 def _rows(

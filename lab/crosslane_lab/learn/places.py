@@ -12,6 +12,15 @@ BUFFERS_KB = (64, 0)
 """Send buffers, in kB; 0: the kernel's autotuning."""
 CLASSES = {"static": (0, 0), "walking": (3, 6), "city": (20, 50), "traffic": (50, 90)}
 """Speeds of each class, in km/h."""
+TRAFFICS = {
+    "bulk-up": ("bulk", "up"),
+    "bulk-down": ("bulk", "down"),
+    "files-up": ("uploads", "up"),
+    "files-down": ("uploads", "down"),
+}
+"""Kind and direction of the traffic, by name."""
+FILES_MB = (0.01, 10)
+"""Least and greatest size of a file; the paper states none. Each follows when the last one is acknowledged."""
 _DRAWN = ("static",) * 4 + ("walking",) * 2 + ("city", "traffic")
 
 _TEMPLATE = """\
@@ -47,8 +56,9 @@ load = {load}
 prefer = ["wifi", "cellular"]
 
 [traffic]
-kind = "bulk"
-send_buffer_bytes = {buffer}
+kind = "{traffic}"
+direction = "{direction}"
+{files}send_buffer_bytes = {buffer}
 {strategies}"""
 
 _STRATEGY = """
@@ -77,9 +87,13 @@ class Drive:
     share: float
     load: float
 
-    def scenario(self, buffer_kb: int, scheduler: str, trees: dict[str, tuple[str, str]]) -> str:
+    def scenario(
+        self, buffer_kb: int, scheduler: str, trees: dict[str, tuple[str, str]], traffic: str = "bulk-up"
+    ) -> str:
         """The scenario, with a strategy by base and tree for each name in `trees`."""
-        name = f"learn-{self.seed}-{self.number}-{buffer_kb}-{scheduler}"
+        name = f"learn-{self.seed}-{self.number}-{traffic}-{buffer_kb}-{scheduler}"
+        kind, direction = TRAFFICS[traffic]
+        least, most = FILES_MB
         length = max(self.speed / 3.6 * DURATION_S, 1)
         strategies = (_STRATEGY.format(name=name, base=base, tree=tree) for name, (base, tree) in trees.items())
         return _TEMPLATE.format(
@@ -101,6 +115,9 @@ class Drive:
             cell_y=self.cell[1],
             share=self.share,
             load=self.load,
+            traffic=kind,
+            direction=direction,
+            files=f"size_mb = [{least}, {most}]\npause_s = [0, 0]\n" if kind == "uploads" else "",
             buffer=buffer_kb * 1000,
             strategies="".join(strategies),
         )

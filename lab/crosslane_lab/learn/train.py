@@ -7,10 +7,13 @@ Windows of one drive resemble each other, so a random split flatters every model
 
 import argparse
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from crosslane_lab.errors import unreadable
 from crosslane_lab.learn import collect, label, need, tree, write
@@ -20,6 +23,8 @@ FOLDS = 10
 SEED = 1
 ROWS = {"smartps": label.smartps, "learned": label.learned}
 LEAST_IN_LEAF = 20
+MOST_SAMPLES = 10_000
+"""Rows that a tree of the forest sees: a tenth of all, at most this number."""
 Score = tuple[float, float, float, float, float]
 Scores = dict[str, dict[str, Score]]
 PRUNING = 1e-3
@@ -31,6 +36,14 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     parser = commands.add_parser("train", help="make a tree from collected windows", description=__doc__)
     parser.add_argument("data", type=Path, metavar="FILE", help="windows.parquet of `learn collect`")
     parser.add_argument("--strategy", choices=sorted(ROWS), default="learned", help="(default: %(default)s)")
+    parser.add_argument(
+        "--without",
+        nargs="+",
+        choices=label.SMARTPS_QUANTITIES,
+        default=[],
+        metavar="QUANTITY",
+        help="that the tree is not to ask for, as `cwnd loss` for a tunnel, which reports neither",
+    )
     parser.add_argument("--depth", type=int, default=8, help="most questions to a leaf (default: %(default)s)")
     parser.add_argument(
         "--out", type=Path, default=Path("tree.json"), metavar="FILE", help="(default: %(default)s)"
@@ -41,19 +54,38 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 def _act(given: argparse.Namespace) -> None:
     if not 1 <= given.depth <= tree.MAX_DEPTH:
         raise unreadable("the depth", f"{given.depth} is outside 1 to {tree.MAX_DEPTH}", "choose another")
-    frame = collect.read(given.data)
-    rows = ROWS[given.strategy](frame)
-    check(rows, given.data)
-    scores = compare(rows, given.depth)
-    model = fitted(rows, given.depth)
-    nodes = tree.nodes(model, rows.features)
+    made = make(collect.read(given.data), given.data, given.strategy, given.depth, given.without)
+    write(given.out, made.text)
+    print("\n".join(page(made.rows, made.scores)))
+    print(f"\n{fits(made)}")
+    print(given.out)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A tree's file, and what it was learned from."""
+
+    rows: label.Rows
+    scores: Scores
+    nodes: list[tree.Node]
+    text: str
+
+
+def make(frame: pl.DataFrame, source: Path, strategy: str, depth: int, without: Sequence[str] = ()) -> Made:
+    """The pruned tree for a strategy, without some quantities; raises `LabError` if nothing can be learned."""
+    rows = ROWS[strategy](frame, without)
+    check(rows, source)
+    scores = compare(rows, depth)
+    nodes = tree.nodes(fitted(rows, depth), rows.features)
     pruned = {split: round(scores["pruned tree"][split][0], 4) for split in ("random", "by drive")}
     trained = {**collect.provenance(frame), "unlabelled": round(rows.unlabelled, 4), "accuracy": pruned}
-    write(given.out, tree.text(given.strategy, nodes, trained))
-    print("\n".join(page(rows, scores)))
-    fits = ", ".join(f"{name} {by_split['random'][4]:.2g} s" for name, by_split in scores.items())
-    print(f"\nCPU time of a fit: {fits}. {len(nodes)} nodes, {given.out.stat().st_size} bytes.")
-    print(given.out)
+    return Made(rows, scores, nodes, tree.text(strategy, nodes, trained))
+
+
+def fits(made: Made) -> str:
+    """The times and the size, which are not the same on every machine and for every tree."""
+    times = ", ".join(f"{name} {by_split['random'][4]:.2g} s" for name, by_split in made.scores.items())
+    return f"CPU time of a fit: {times}. {len(made.nodes)} nodes, {len(made.text.encode())} bytes."
 
 
 def check(rows: label.Rows, source: Path) -> None:
@@ -68,11 +100,11 @@ def check(rows: label.Rows, source: Path) -> None:
 
 def fitted(rows: label.Rows, depth: int) -> Any:  # noqa: ANN401
     """The pruned tree from all rows."""
-    return models(depth)["pruned tree"].fit(rows.x, rows.y, sample_weight=rows.weight)
+    return models(depth, len(rows.y))["pruned tree"].fit(rows.x, rows.y, sample_weight=rows.weight)
 
 
-def models(depth: int) -> dict[str, Any]:
-    """The models by name, not yet fitted."""
+def models(depth: int, rows: int) -> dict[str, Any]:
+    """The models by name, not yet fitted, for this number of rows."""
     trees, ensemble = need("sklearn.tree"), need("sklearn.ensemble")
     kept: dict[str, Any] = {"criterion": "entropy", "random_state": SEED, "min_samples_leaf": LEAST_IN_LEAF}
     return {
@@ -80,7 +112,11 @@ def models(depth: int) -> dict[str, Any]:
         "naive Bayes": need("sklearn.naive_bayes").GaussianNB(),
         "tree": trees.DecisionTreeClassifier(max_depth=depth, **kept),
         "forest of 200": ensemble.RandomForestClassifier(
-            200, criterion="entropy", random_state=SEED, max_samples=0.1, n_jobs=1
+            200,
+            criterion="entropy",
+            random_state=SEED,
+            max_samples=max(min(round(rows / 10), MOST_SAMPLES), 1),
+            n_jobs=1,
         ),
         "pruned tree": trees.DecisionTreeClassifier(max_depth=depth, ccp_alpha=PRUNING, **kept),
     }
@@ -101,7 +137,7 @@ def folds(rows: label.Rows, split: str) -> list[tuple[Any, Any]]:
 def compare(rows: label.Rows, depth: int) -> Scores:
     """Accuracy, precision, recall and F1 of `a` first, and seconds of a fit, by model and split."""
     scores: Scores = {}
-    for name in models(depth):
+    for name in models(depth, len(rows.y)):
         for split in ("random", "by drive"):
             scores.setdefault(name, {})[split] = _score(rows, depth, name, split)
     return scores
@@ -110,7 +146,7 @@ def compare(rows: label.Rows, depth: int) -> Scores:
 def _score(rows: label.Rows, depth: int, name: str, split: str) -> Score:
     predicted, seconds = np.zeros(len(rows.y)), 0.0
     for train, test in folds(rows, split):
-        model, began = models(depth)[name], time.process_time()
+        model, began = models(depth, len(train))[name], time.process_time()
         model.fit(rows.x[train], rows.y[train], sample_weight=rows.weight[train])
         seconds += time.process_time() - began
         predicted[test] = model.predict(rows.x[test])

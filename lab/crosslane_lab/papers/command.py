@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from crosslane_lab.papers import camera, drives, hapanchak, nota, roads, szilagyi, torrinhas
+from crosslane_lab.papers import camera, drives, hapanchak, liao, nota, roads, szilagyi, torrinhas
 from crosslane_lab.papers.frame import Options, reproduce
 from crosslane_lab.runs.runner import Runner, default_program
 
@@ -14,6 +14,7 @@ PAPERS = {
         nota.PAPER,
         szilagyi.PAPER,
         torrinhas.PAPER,
+        liao.PAPER,
         roads.PAPER,
         camera.PAPER,
         drives.PAPER,

@@ -168,6 +168,8 @@ class Paper:
     plan: Callable[[Options], list[Comparison]]
     write: Callable[[Results, Options], list[Path]] | None = None
     """Writes the page and pictures; default: the table of claims."""
+    prepare: Callable[[Options], None] | None = None
+    """Makes what the plan needs, as a model that earlier runs train."""
     figures: Sequence[str] = ()
     """What may be named besides the places of claims."""
     parallel: int = 1
@@ -184,6 +186,8 @@ def reproduce(paper: Paper, options: Options, draw_only: bool = False) -> list[P
     asked = [claim for claim in paper.claims if claim.figure in options.figures]
     needed = {claim.run for claim in asked}
     some = bool(options.figures) and not paper.figures
+    if paper.prepare and not draw_only:
+        paper.prepare(options)
     comparisons = [each for each in paper.plan(options) if not some or each.name in needed]
     if not draw_only:
         options.runner.run(comparisons)

@@ -114,6 +114,8 @@ impl Meter {
         self.last = transport;
         let mbit = |bit_s: f64| (bit_s / 1e6) as f32;
         let rtt = transport.map(|(_, transport)| transport.rtt).filter(|rtt| !rtt.is_zero());
+        // A path of the tunnel reports neither window nor losses: its window is 0, which no TCP has.
+        let cwnd = transport.map(|(_, transport)| transport.cwnd).filter(|cwnd| *cwnd > 0);
         let values = [
             signal.map(|signal| signal.rssi_dbm),
             signal.and_then(|signal| signal.sinr_db),
@@ -121,8 +123,8 @@ impl Meter {
             radio.and_then(|radio| radio.tx_bit_s).map(mbit),
             radio.and_then(|radio| radio.rx_bit_s).map(mbit),
             rtt.map(|rtt| (rtt.as_secs_f64() * 1e3) as f32),
-            transport.map(|(_, transport)| transport.cwnd as f32),
-            rates.map(|[loss, _]| loss as f32),
+            cwnd.map(|cwnd| cwnd as f32),
+            rates.filter(|_| cwnd.is_some()).map(|[loss, _]| loss as f32),
             rates.map(|[_, bit_s]| mbit(bit_s)),
         ];
         let mut known = [f32::NAN; COUNT];
@@ -173,6 +175,20 @@ mod tests {
         assert_eq!(at(500, later), [0.05, 8.0]);
         assert!(at(750, Transport { token: 2, ..later }).iter().all(|value| value.is_nan()), "another connection");
         assert!(at(1000, Transport::IDLE).iter().all(|value| value.is_nan()), "a counter went backwards");
+    }
+
+    #[test]
+    fn of_a_path_of_the_tunnel_window_and_loss_are_unknown() {
+        let mut meter = Meter::default();
+        let mut known = |ms, bytes_acked| {
+            let transport = Transport { bytes_acked, cwnd: 0, ..Transport::IDLE };
+            let now = Instant::from_millis(ms);
+            let latest = Latest { transport: Some((now, transport)), ..Latest::default() };
+            let values = meter.end_window(now, &latest);
+            ["rtt_ms", "cwnd", "loss", "delivery_mbit_s"].map(|name| !values[place(name)].is_nan())
+        };
+        assert_eq!(known(250, 0), [true, false, false, false]);
+        assert_eq!(known(500, 250_000), [true, false, false, true]);
     }
 
     #[test]

@@ -1,0 +1,85 @@
+"""The trees of the campaign, and what their training shows (table V, figure 5)."""
+
+import hashlib
+import io
+import json
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from crosslane_lab.errors import unreadable
+from crosslane_lab.learn import collect, train, tree, write
+
+DEPTH = 8
+TUNNEL = ("cwnd", "loss")
+"""What the tunnel does not measure of its paths."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A tree: its strategy, the quantities that it may not ask for, and whether models are compared on its rows."""
+
+    strategy: str
+    without: tuple[str, ...] = ()
+    compared: bool = False
+
+
+KINDS = {
+    "smartps": Kind("smartps", compared=True),
+    "learned": Kind("learned", compared=True),
+    "smartps-tunnel": Kind("smartps", TUNNEL),
+    "learned-tunnel": Kind("learned", TUNNEL),
+    "learned-transport": Kind("learned", ("signal_dbm", "sinr_db")),
+}
+
+
+def make(folder: Path, frame: pl.DataFrame) -> None:
+    """Train the trees into a folder; those that were trained on the same rows stay."""
+    content = io.BytesIO()
+    frame.write_ipc(content)
+    digest = hashlib.sha256(content.getvalue()).hexdigest()
+    for name, kind in KINDS.items():
+        made_from = json.dumps({"rows": digest, "depth": DEPTH, "kind": vars(kind)})
+        scores = folder / f"{name}-scores.json"
+        if scores.is_file() and json.loads(scores.read_text(encoding="utf-8"))["made_from"] == made_from:
+            continue
+        found, text = _train(frame, folder, kind)
+        write(folder / f"{name}.json", text)
+        write(scores, json.dumps(found | {"made_from": made_from}))
+
+
+def _train(frame: pl.DataFrame, folder: Path, kind: Kind) -> tuple[dict[str, Any], str]:
+    if kind.compared:
+        made = train.make(frame, folder, kind.strategy, DEPTH)
+        return {
+            "lines": [*train.page(made.rows, made.scores), "", train.fits(made)],
+            "scores": made.scores,
+        }, made.text
+    rows = train.ROWS[kind.strategy](frame, kind.without)
+    train.check(rows, folder)
+    nodes = tree.nodes(train.fitted(rows, DEPTH), rows.features)
+    return {}, tree.text(kind.strategy, nodes, collect.provenance(frame))
+
+
+def copy(source: Path, folder: Path, names: Iterable[str]) -> None:
+    """Put trees beside the scenarios that name them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        file = source / f"{name}.json"
+        if not file.is_file():
+            raise unreadable(file, "there is none", "run the command without --draw-only")
+        shutil.copyfile(file, folder / file.name)
+
+
+def scores(folder: Path, name: str) -> dict[str, Any]:
+    """What `make` found of a tree whose models were compared."""
+    return json.loads((folder / f"{name}-scores.json").read_text(encoding="utf-8"))
+
+
+def nodes(folder: Path, name: str) -> list[tree.Node]:
+    """The nodes of a tree."""
+    return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))["nodes"]
