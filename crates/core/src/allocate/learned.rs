@@ -207,6 +207,13 @@ impl Allocator for Learned {
         Some(reason)
     }
 
+    fn set_tree(&mut self, tree: Option<Arc<Tree>>) {
+        if tree.is_none() {
+            self.order.clear();
+        }
+        (self.tree, self.since) = (tree, None);
+    }
+
     fn next_wakeup(&self) -> Option<Instant> {
         let window = self.tree.as_ref().map(|_| self.window_end);
         self.rule.next_wakeup().into_iter().chain(window).min()

@@ -112,6 +112,10 @@ impl Strategy for Trained {
     }
 
     fn allocator(&self, mode: Mode) -> Box<dyn Allocator + Send> {
-        self.settings.allocator(mode, Some(self.tree.clone()))
+        self.settings.allocator(mode, self.tree())
+    }
+
+    fn tree(&self) -> Option<Arc<Tree>> {
+        Some(self.tree.clone())
     }
 }
