@@ -35,10 +35,14 @@ fn a_new_order_of_paths_moves_the_traffic() {
     let second = carried_until(&mut pair, 5_000);
     pair.client.set_order(&[PathId(0), PathId(1)]);
     let third = carried_until(&mut pair, 10_000);
+    pair.client.set_order(&[PathId(1)]);
+    pair.client.set_order(&[]);
+    let users = carried_until(&mut pair, 15_000);
     // While a path is in slow start the other one carries what overflows.
     assert!(first[0] > 1_000 && first[1] == 0, "{first:?}");
     assert!(second[1] > 1_000 && second[0] < 20, "{second:?}");
     assert!(third[0] > 1_000 && third[1] < 20, "{third:?}");
+    assert!(users[0] > 1_000 && users[1] < 20, "without an order, the user's: {users:?}");
 }
 
 #[test]

@@ -77,6 +77,8 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Endpoint {
     settings: Settings,
+    /// Rank of each path in the present order, 0 first.
+    ranks: Vec<u8>,
     client: bool,
     token: Token,
     /// In the kernel's order: the first subflow, then by time of joining.
@@ -114,6 +116,7 @@ impl Endpoint {
 
     fn new(settings: Settings, client: bool) -> Endpoint {
         Endpoint {
+            ranks: settings.ranks.clone(),
             settings,
             client,
             token: Token(if client { 1 } else { 2 }),
@@ -139,15 +142,15 @@ impl Endpoint {
     }
 
     /// Sets the order of the paths that [`Scheduler::Priority`] follows from the next
-    /// data on: the paths named, the first one first, and then the others in the order
-    /// that they had.
+    /// data on: the paths named, the first one first, and then the others in the user's
+    /// order.
     pub fn set_order(&mut self, order: &[PathId]) {
-        let ranks = &mut self.settings.ranks;
+        let ranks = &self.settings.ranks;
         let mut paths: Vec<usize> = (0..ranks.len()).collect();
         let named = |path| order.iter().position(|named| usize::from(named.0) == path).unwrap_or(usize::MAX);
         paths.sort_by_key(|&path| (named(path), ranks[path]));
         for (rank, path) in (0..).zip(paths) {
-            ranks[path] = rank;
+            self.ranks[path] = rank;
         }
     }
 

@@ -45,7 +45,7 @@ impl Endpoint {
             candidates.push(Candidate {
                 place,
                 backup: subflow.is_backup(),
-                rank: self.settings.ranks.get(usize::from(subflow.path.0)).copied().unwrap_or(u8::MAX),
+                rank: self.ranks.get(usize::from(subflow.path.0)).copied().unwrap_or(u8::MAX),
                 drain_s: subflow.tx.memory() as f64 / pace.max(1.0),
                 has_room: self.settings.protocol == Protocol::Tcp || subflow.tx.has_room(),
                 has_window: holds < u64::from(subflow.tx.control.window),
