@@ -56,7 +56,9 @@ _STRATEGY = """
 name = "{name}"
 base = "{base}"
 tree = "{tree}"
-"""
+{trials}"""
+FIXED = ("wifi-first", "cellular-first")
+"""Strategies whose trees always say the same: an order that is to be measured has no trials of the other one."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,10 @@ class Drive:
         """The scenario, with a strategy by base and tree for each name in `trees`."""
         name = f"learn-{self.seed}-{self.number}-{buffer_kb}-{scheduler}"
         length = max(self.speed / 3.6 * DURATION_S, 1)
-        strategies = (_STRATEGY.format(name=name, base=base, tree=tree) for name, (base, tree) in trees.items())
+        strategies = (
+            _STRATEGY.format(name=name, base=base, tree=tree, trials="trials = 0\n" if name in FIXED else "")
+            for name, (base, tree) in trees.items()
+        )
         return _TEMPLATE.format(
             number=self.number,
             seed=self.seed,
