@@ -159,7 +159,7 @@ impl Learned {
                 } else if self.comparison.is_trial() {
                     reason = Reason {
                         rule: "learned.trial",
-                        text: format!("for a second, to compare: {}", reason.text),
+                        text: format!("in a trial, to compare: {}", reason.text),
                         ..reason
                     };
                 }
@@ -180,7 +180,7 @@ impl Learned {
                 Reason { rule: "learned.withdrawn", text, inputs: [("trials", trials as f64), ("ratio", ratio)].into() }
             }
             None if self.comparison.is_trial() => {
-                Reason::plain("learned.trial", "the user's order applies for a second, to compare what it brings")
+                Reason::plain("learned.trial", "the user's order applies in a trial, to compare what it brings")
             }
             None => Reason::plain("learned.withdrawn", "the tree remains withdrawn"),
         }

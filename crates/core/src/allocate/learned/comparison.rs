@@ -14,10 +14,10 @@ const COUNTED: usize = 4;
 const MAX_SETTLING: usize = 16;
 /// Windows from the last trial of a series to the next series, two minutes.
 const PAUSE: u32 = 480;
-/// Windows that may be spent in trials at once.
-const MAX_CREDIT: f64 = 120.0;
 /// The same of a new tree, ten seconds.
 const PAUSE_OF_NEW: u32 = 40;
+/// Windows that may be spent in trials at once.
+const MAX_CREDIT: f64 = 120.0;
 /// Series of a new tree, unless one shows that it is better.
 const NEW_SERIES: u8 = 2;
 /// Trials in such a series, whatever they show.
