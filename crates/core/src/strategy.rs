@@ -60,6 +60,11 @@ pub trait Strategy: fmt::Debug + Send + Sync {
         None
     }
 
+    /// The tree that it uses.
+    fn tree(&self) -> Option<Arc<Tree>> {
+        None
+    }
+
     /// The same strategy with the tree of that file.
     ///
     /// # Errors

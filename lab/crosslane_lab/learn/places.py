@@ -66,6 +66,7 @@ _STRATEGY = """
 name = "{name}"
 base = "{base}"
 tree = "{tree}"
+trials = 0                     # an order that is to be measured has no trials of the other one
 """
 
 

@@ -119,6 +119,11 @@ impl Agent {
         self.add_classes_to_wanted();
     }
 
+    /// The allocators of all classes, that of the default one first.
+    pub(super) fn allocators(&mut self) -> impl Iterator<Item = &mut Box<dyn Allocator + Send>> {
+        iter::once(&mut self.allocator).chain(self.classes.iter_mut().map(|class| &mut class.allocator))
+    }
+
     fn add_classes_to_wanted(&mut self) {
         for (place, class) in self.classes.iter().enumerate() {
             self.wanted.set_class(class_at(place), class.states());

@@ -2,10 +2,12 @@
 
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::sync::Arc;
 
 use super::Agent;
 use super::view::requested;
 use crate::allocate::Allocator;
+use crate::allocate::learned::tree::Tree;
 use crate::assess::{Belief, Reason};
 use crate::path::PathId;
 use crate::time::Instant;
@@ -32,6 +34,13 @@ impl Agent {
         self.allocator = allocator;
         self.allocate_default(now, |_, _| reason.clone());
         self.apply(now);
+    }
+
+    /// Replaces the tree that orders the paths, for all classes of connections. The present order stands until the
+    /// end of the window; without a tree the user's order applies at once.
+    pub fn set_tree(&mut self, now: Instant, tree: Option<&Arc<Tree>>, reason: &Reason) {
+        self.allocators().for_each(|allocator| allocator.set_tree(tree.cloned()));
+        self.allocate(now, |_, _| reason.clone());
     }
 
     /// Sets the rank of each path in the user's preference (0 first), in the order of their ids.

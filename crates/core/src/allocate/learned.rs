@@ -2,7 +2,8 @@
 //! Selection in Multi-path Transport Protocol for Mobile Devices*, figure 5).
 //!
 //! At the end of each window the tree is asked for each pair of good paths which of the two is to be
-//! first. Where it cannot say, the rule applies: the user's order. An order stands for a least time.
+//! first. Where it cannot say, the rule applies: the user's order. An order stands for a least time. A
+//! tree whose order brings less than the user's is [withdrawn](comparison).
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -15,9 +16,11 @@ use crate::assess::{Belief, Reason};
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
 use crate::wanted::Wanted;
-use features::{Feature, Meter, Values, WINDOW};
+use comparison::{By, Comparison, Verdict, Window};
+use features::{DELIVERY, Feature, Meter, RTT, Values, WINDOW};
 use tree::{Answer, Tree};
 
+pub mod comparison;
 pub mod features;
 pub mod tree;
 
@@ -39,6 +42,9 @@ pub struct Params {
     pub hold: Duration,
     /// Least share of the training windows in a leaf that agree (0.5 to 1); else the rule applies.
     pub confidence: f64,
+    /// Greatest share of the windows in which the order that is not in force applies, to compare what both bring;
+    /// 0: never, and the tree is never withdrawn.
+    pub trials: f64,
     /// Those of `threshold`.
     pub rule: one_of_radio::Params,
 }
@@ -56,6 +62,7 @@ pub struct Learned {
     order: Vec<PathId>,
     /// When the order changed.
     since: Option<Instant>,
+    comparison: Comparison,
 }
 
 /// Why the tree does not say which path is to be first.
@@ -82,7 +89,8 @@ impl Learned {
     /// An allocator without paths; without a tree only the rule applies.
     pub fn new(params: Params, tree: Option<Arc<Tree>>) -> Learned {
         let (rule, meters, order) = (OneOfRadio::new(params.rule), Vec::new(), Vec::new());
-        Learned { params, tree, rule, meters, window_end: Instant::ZERO, order, since: None }
+        let comparison = Comparison::new(params.trials);
+        Learned { params, tree, rule, meters, window_end: Instant::ZERO, order, since: None, comparison }
     }
 
     fn decide(&self, tree: &Tree, paths: &[PathSupply], values: &[Values]) -> Result<Decided, Undecided> {
@@ -122,6 +130,62 @@ impl Learned {
         Ok(Decided { order, values: [candidates[a].1, candidates[b].1], answer })
     }
 
+    /// Compares what the orders bring, and says what is to order the paths: the order, empty for the user's, with its
+    /// reason, and whether it holds whatever the least time of an order is.
+    fn choose(
+        &mut self,
+        tree: &Tree,
+        answer: Result<Decided, Undecided>,
+        paths: &[PathSupply],
+        values: &[Values],
+    ) -> (Vec<PathId>, Reason, bool) {
+        let differs = answer.as_ref().is_ok_and(|decided| !is_users(&decided.order, paths));
+        let is_visible = self.comparison.in_force() == By::User || !self.order.is_empty();
+        let applied = self.comparison.applies();
+        let verdict = self.comparison.end_window(window(paths, values), differs && is_visible);
+        let applies = self.comparison.applies();
+        let (order, reason) = match (applies, answer) {
+            (By::User, _) => (Vec::new(), self.reason_of_rule(verdict)),
+            (By::Tree, Err(undecided)) => (Vec::new(), undecided.reason()),
+            (By::Tree, Ok(decided)) => {
+                let mut reason = self.reason(tree, &decided);
+                if let Some(Verdict { trials, ratio }) = verdict {
+                    reason.rule = "learned.restored";
+                    reason.text = format!(
+                        "the tree is used again, since in {trials} trials its order delivered {ratio:.2} times as much \
+                         as the user's; {}",
+                        reason.text
+                    );
+                } else if self.comparison.is_trial() {
+                    reason = Reason {
+                        rule: "learned.trial",
+                        text: format!("in a trial, to compare: {}", reason.text),
+                        ..reason
+                    };
+                }
+                (decided.order, reason)
+            }
+        };
+        (order, reason, applies != applied || verdict.is_some())
+    }
+
+    /// Why the user's order applies, in a trial or since the tree is withdrawn.
+    fn reason_of_rule(&self, verdict: Option<Verdict>) -> Reason {
+        match verdict {
+            Some(Verdict { trials, ratio }) => {
+                let text = format!(
+                    "the tree is withdrawn, since in {trials} trials the user's order delivered {ratio:.2} times as \
+                     much as the tree's"
+                );
+                Reason { rule: "learned.withdrawn", text, inputs: [("trials", trials as f64), ("ratio", ratio)].into() }
+            }
+            None if self.comparison.is_trial() => {
+                Reason::plain("learned.trial", "the user's order applies in a trial, to compare what it brings")
+            }
+            None => Reason::plain("learned.withdrawn", "the tree remains withdrawn"),
+        }
+    }
+
     fn reason(&self, tree: &Tree, decided: &Decided) -> Reason {
         let Decided { order, values: [a, b], answer } = decided;
         let step = |step: tree::Step| {
@@ -134,6 +198,20 @@ impl Learned {
         let text = format!("the tree puts the paths in the order {}: {way}", names.join(", "));
         Reason { rule: "learned.tree", text, inputs: [("a_first", answer.a_first)].into() }
     }
+}
+
+/// Whether this order is that of the user's preference.
+fn is_users(order: &[PathId], paths: &[PathSupply]) -> bool {
+    order.is_sorted_by_key(|path| paths[usize::from(path.0)].input.rank)
+}
+
+/// What the good paths do together in a window; unknown if that of one is.
+fn window(paths: &[PathSupply], values: &[Values]) -> Option<Window> {
+    let good = || paths.iter().zip(values).filter(|(path, _)| path.input.belief == Belief::Good);
+    let delivered_mbit_s: f32 = good().map(|(_, values)| values[DELIVERY]).sum();
+    let rtt_ms = good().map(|(_, values)| values[RTT]).fold(0.0, f32::max);
+    let is_known = !delivered_mbit_s.is_nan() && good().all(|(_, values)| !values[RTT].is_nan());
+    is_known.then_some(Window { delivered_mbit_s, rtt_windows: rtt_ms / WINDOW.as_millis() as f32 })
 }
 
 /// Which of two paths is to be first.
@@ -194,17 +272,25 @@ impl Allocator for Learned {
         self.meters.resize_with(paths.len(), Meter::default);
         let meters = self.meters.iter_mut().zip(paths);
         let values: Vec<Values> = meters.map(|(meter, path)| meter.end_window(now, path.latest)).collect();
-        let (order, reason) = match self.decide(&tree, paths, &values) {
-            Err(Undecided::NoChoice) => return of_rule,
-            Ok(decided) if decided.order == self.order => return of_rule,
-            Ok(decided) => (decided.order.clone(), self.reason(&tree, &decided)),
-            Err(undecided) => (Vec::new(), undecided.reason()),
-        };
-        if order == self.order || self.since.is_some_and(|since| now < since + self.params.hold) {
+        let answer = self.decide(&tree, paths, &values);
+        if matches!(answer, Err(Undecided::NoChoice)) {
+            self.comparison.interrupt();
+            return of_rule;
+        }
+        let (order, reason, is_at_once) = self.choose(&tree, answer, paths, &values);
+        let is_held = self.since.is_some_and(|since| now < since + self.params.hold);
+        if order == self.order || (is_held && !is_at_once) {
             return of_rule;
         }
         (self.order, self.since) = (order, Some(now));
         Some(reason)
+    }
+
+    fn set_tree(&mut self, tree: Option<Arc<Tree>>) {
+        if tree.is_none() {
+            self.order.clear();
+        }
+        (self.tree, self.since, self.comparison) = (tree, None, Comparison::new(self.params.trials));
     }
 
     fn next_wakeup(&self) -> Option<Instant> {

@@ -5,6 +5,7 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::str::FromStr;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,7 @@ use crate::demand::{Admission, Demand};
 use crate::path::{OnFade, PathState, RadioLink, Rat, SampleKind, Signal, Transport};
 use crate::time::Instant;
 use crate::wanted::Wanted;
+use learned::tree::Tree;
 
 pub mod adaptive;
 pub mod by_belief;
@@ -165,6 +167,9 @@ pub trait Allocator {
     fn poll_admission(&mut self) -> Option<Admission> {
         None
     }
+
+    /// Replaces the tree that orders the paths, if it has one; none: the user's order applies.
+    fn set_tree(&mut self, _tree: Option<Arc<Tree>>) {}
 
     /// Maximum number of bytes that a sender may have written and not acknowledged;
     /// `None`: only its send buffer limits it.

@@ -28,13 +28,16 @@ crate::parameters! {
         hold_ms: u32 = 1000, "ms", 0.0 to 3600e3;
         /// Least share of the training windows in a leaf that agree; below it the user's order applies.
         confidence: f64 = 0.6, "", 0.5 to 1.0;
+        /// Greatest share of the windows in which the order that is not in force applies, to compare what both bring; 0:
+        /// never, and a tree that does harm is not withdrawn.
+        trials: f64 = 0.02, "", 0.0 to 0.1;
     }
 }
 
 impl Params {
     fn settings(&self) -> Settings {
-        let Params { hold_ms, confidence, .. } = *self;
-        Settings { name: ENTRY.name, pairs: Pairs::Any, hold_ms, confidence }
+        let Params { hold_ms, confidence, trials, .. } = *self;
+        Settings { name: ENTRY.name, pairs: Pairs::Any, hold_ms, confidence, trials }
     }
 }
 
@@ -73,14 +76,15 @@ pub(super) struct Settings {
     pub(super) pairs: Pairs,
     pub(super) hold_ms: u32,
     pub(super) confidence: f64,
+    pub(super) trials: f64,
 }
 
 impl Settings {
     pub(super) fn allocator(&self, mode: Mode, tree: Option<Arc<Tree>>) -> Box<dyn Allocator + Send> {
-        let Settings { pairs, confidence, hold_ms, .. } = *self;
+        let Settings { pairs, confidence, hold_ms, trials, .. } = *self;
         let rule = threshold::Params::default().one_of_radio(mode);
         let hold = Duration::from_millis(hold_ms.into());
-        Box::new(Learned::new(learned::Params { pairs, hold, confidence, rule }, tree))
+        Box::new(Learned::new(learned::Params { pairs, hold, confidence, trials, rule }, tree))
     }
 
     /// The strategy with its tree.
@@ -112,6 +116,10 @@ impl Strategy for Trained {
     }
 
     fn allocator(&self, mode: Mode) -> Box<dyn Allocator + Send> {
-        self.settings.allocator(mode, Some(self.tree.clone()))
+        self.settings.allocator(mode, self.tree())
+    }
+
+    fn tree(&self) -> Option<Arc<Tree>> {
+        Some(self.tree.clone())
     }
 }

@@ -27,12 +27,16 @@ crate::parameters! {
         tree: Option<String> = None;
         /// How long an order stands at least; 0: until the next window of 250 ms.
         hold_ms: u32 = 0, "ms", 0.0 to 3600e3;
+        /// Greatest share of the windows in which the order that is not in force applies, to compare what both bring; 0:
+        /// never, and a tree that does harm is not withdrawn.
+        trials: f64 = 0.02, "", 0.0 to 0.1;
     }
 }
 
 impl Params {
     fn settings(&self) -> Settings {
-        Settings { name: ENTRY.name, pairs: Pairs::WifiAndCellular, hold_ms: self.hold_ms, confidence: 0.5 }
+        let Params { hold_ms, trials, .. } = *self;
+        Settings { name: ENTRY.name, pairs: Pairs::WifiAndCellular, hold_ms, confidence: 0.5, trials }
     }
 }
 

@@ -92,12 +92,25 @@ impl Driver {
         self.control.set_groups(machine::groups(&self.config));
         self.control.set_unit_costs(self.config.unit_costs());
         self.poller.set_period(*self.config.observe.transport_period_ms.get_ref());
+        if reloaded.has_new_tree {
+            changed.push(self.set_tree(&reason));
+        }
         if changed.is_empty() && reloaded.needs_restart.is_empty() {
             changed.push("nothing has changed".into());
         }
         let done = Done { changed, needs_restart: reloaded.needs_restart };
         self.note_changes(&done);
         Ok(done)
+    }
+
+    /// Lets the engine use the tree of the configuration; returns what has changed.
+    fn set_tree(&mut self, reason: &Reason) -> String {
+        let tree = self.config.strategy.as_ref().and_then(|strategy| strategy.tree());
+        self.engine.set_tree(self.clock.now(), tree.as_ref(), reason);
+        match tree {
+            Some(tree) => format!("another tree orders the paths, with {} nodes", tree.size()),
+            None => "no tree orders the paths any more".into(),
+        }
     }
 
     /// Lets the vehicles of the gateway's tunnel come and go; returns what has changed. A tunnel that has not started

@@ -35,10 +35,16 @@ pub fn links_through(
     delay_ms: u64,
     middleboxes: &[Option<Middlebox>],
 ) -> (Testbed, Emulator) {
+    let of = |&mbit_s| (mbit_s, delay_ms);
+    links_of(names, &mbit_s.iter().map(of).collect::<Vec<_>>(), middleboxes)
+}
+
+/// Emulated links, each with its rate in Mbit/s and its one-way delay in ms.
+pub fn links_of(names: &[&str], links: &[(f64, u64)], middleboxes: &[Option<Middlebox>]) -> (Testbed, Emulator) {
     let plan = |(metric, name): (usize, &&str)| PathPlan { name: (*name).to_owned(), metric: metric as u32 };
     let plans: Vec<_> = names.iter().enumerate().map(plan).collect();
     let mut testbed = Testbed::new(&plans).unwrap();
-    let params = |mbit_s: f64| DirectionParams {
+    let params = |(mbit_s, delay_ms): (f64, u64)| DirectionParams {
         bottleneck: Bottleneck::Rate { bit_s: mbit_s * 1e6 },
         delay: Duration::from_millis(delay_ms),
         loss: Loss::NONE,
@@ -46,9 +52,9 @@ pub fn links_through(
         codel: None,
     };
     let middleboxes = middleboxes.iter().copied().chain(std::iter::repeat(None));
-    let links = testbed.take_devices().into_iter().zip(mbit_s).zip(middleboxes);
-    let links = links.map(|((devices, &mbit_s), middlebox)| {
-        let mut link = Link::new(1, &devices.name, params(mbit_s), params(mbit_s));
+    let links = testbed.take_devices().into_iter().zip(links).zip(middleboxes);
+    let links = links.map(|((devices, &of), middlebox)| {
+        let mut link = Link::new(1, &devices.name, params(of), params(of));
         middlebox.into_iter().for_each(|middlebox| link.set_middlebox(middlebox));
         EmulatedLink { devices: vec![devices], link }
     });

@@ -162,7 +162,8 @@ def _with(text: str, folder: Path, using: dict[str, tuple[str, str]]) -> str:
 
 def _strategy(name: str, base: str, parameters: dict[str, str]) -> str:
     lines = (f'{key} = "{value}"\n' for key, value in parameters.items())
-    return _STRATEGY.format(name=name, base=base) + "".join(lines)
+    trials = "trials = 0\n" if base in bound.TREES else ""
+    return _STRATEGY.format(name=name, base=base) + "".join(lines) + trials
 
 
 def _walk(folder: Path) -> Iterator[Comparison]:

@@ -30,6 +30,11 @@ const fn quantity(name: &'static str, range: [i32; 2], is_relative: bool) -> Qua
 /// Number of quantities.
 pub const COUNT: usize = 9;
 
+/// Place of the RTT.
+pub const RTT: usize = 5;
+/// Place of what a path delivers.
+pub const DELIVERY: usize = COUNT - 1;
+
 /// All quantities: the attributes of Liao et al. 2020, table I, then those of TCP.
 pub const QUANTITIES: [Quantity; COUNT] = [
     quantity("signal_dbm", [-120, 0], false),

@@ -62,6 +62,11 @@ impl Tree {
         &self.strategy
     }
 
+    /// Number of its nodes.
+    pub fn size(&self) -> usize {
+        self.nodes.len()
+    }
+
     /// Which of two paths is to be first. Compares as scikit-learn does, a value of 32 bits with
     /// a threshold of 64. It allocates nothing.
     ///

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use toml::{Spanned, Table, Value};
 
-use super::{Config, from_table, read};
+use super::{Config, from_table, read, with_tree};
 use crate::error::Result;
 use crate::tunnel::config::TunnelConfig;
 
@@ -18,6 +18,8 @@ const AT_ONCE: [&str; 6] = [
     "observe.transport_period_ms",
     VEHICLES,
 ];
+/// The file of the strategy's tree, which is read again even if its name is the same.
+const TREE: &str = "strategy.tree";
 /// The vehicles of a gateway.
 pub const VEHICLES: &str = "tunnel.vehicle";
 
@@ -27,20 +29,24 @@ pub struct Reloaded {
     pub config: Config,
     /// Keys with new values that apply at once.
     pub changed: Vec<String>,
+    /// Whether the tree of the strategy is another one.
+    pub has_new_tree: bool,
     /// Keys, or arrays of tables, with new values that need a restart.
     pub needs_restart: Vec<String>,
 }
 
 impl Config {
-    /// Reads the file again.
+    /// Reads the file again, and the tree that it names.
     ///
     /// # Errors
-    /// The file has an error, or what applies at once does not fit to what needs a restart: nothing is to change.
+    /// The file or the tree has an error, or what applies at once does not fit to what needs a restart: nothing is to change.
     pub fn reload(&self, file: &Path) -> Result<Reloaded> {
         let new = read(file)?;
         let attempt = format!("reading configuration {} again", file.display());
         let tunnel = self.tunnel.as_ref().map(Spanned::get_ref);
+        let is_same_strategy = self.strategy_name() == new.strategy_name();
         let applies = |key: &String| match key.as_str() {
+            TREE => is_same_strategy,
             // The tunnel has its order of the paths from its start.
             "service.prefer" => tunnel.is_none(),
             VEHICLES => tunnel.is_some_and(TunnelConfig::has_changing_vehicles),
@@ -56,9 +62,14 @@ impl Config {
             let keys = needs_restart.join(", ");
             if keys.is_empty() { fault } else { fault.with_remedy(format!("restart the agent for {keys}")) }
         })?;
-        // With its tree, which a table does not have.
-        config.strategy.clone_from(&self.strategy);
-        Ok(Reloaded { config, changed, needs_restart })
+        config.strategy = match config.strategy {
+            Some(strategy) if is_same_strategy => Some(with_tree(strategy, file)?),
+            // Another one needs a restart.
+            _ => self.strategy.clone(),
+        };
+        let tree = |config: &Config| config.strategy.as_ref().and_then(|strategy| strategy.tree());
+        let has_new_tree = tree(&config) != tree(self);
+        Ok(Reloaded { config, changed, has_new_tree, needs_restart })
     }
 }
 

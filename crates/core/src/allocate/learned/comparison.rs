@@ -1,0 +1,251 @@
+//! Whether the tree's order brings more than the user's: a switchback experiment.
+//!
+//! A vehicle sees only what the order in force brings. So now and then the other one applies in a
+//! trial of a second or two, and what the paths deliver in it is compared with the windows before and
+//! after. A trial that is better than these is repeated at once; when a series of them is
+//! significantly better, the other order is in force.
+
+use alloc::vec::Vec;
+
+/// Windows that count of a trial, and of each side of it. Before them what is in flight must arrive, which
+/// was sent in the former order.
+const COUNTED: usize = 4;
+/// Maximum number of windows for that.
+const MAX_SETTLING: usize = 16;
+/// Windows from the last trial of a series to the next series, two minutes.
+const PAUSE: u32 = 480;
+/// The same of a new tree, ten seconds.
+const PAUSE_OF_NEW: u32 = 40;
+/// Windows that may be spent in trials at once.
+const MAX_CREDIT: f64 = 120.0;
+/// Series of a new tree, unless one shows that it is better.
+const NEW_SERIES: u8 = 2;
+/// Trials in such a series, whatever they show.
+const FIRST: usize = 3;
+/// Maximum number of trials in a series.
+const MAX_SERIES: usize = 8;
+/// By how much the other order must deliver more to be better: as (b − a) / (a + b), thus 3 %.
+const MARGIN: f64 = 0.015;
+/// Greatest ratio that is reported.
+const MAX_RATIO: f64 = 100.0;
+/// Quantiles of Student's t distribution for series of 3 to 8 trials.
+type Quantiles = [f64; MAX_SERIES + 1 - FIRST];
+/// Those of the first ones, 95 % on one side: a new tree has proved nothing.
+const T_NEW: Quantiles = [2.920, 2.353, 2.132, 2.015, 1.943, 1.895];
+/// Those of later ones, 99.9 %, since they are many.
+const T_LATER: Quantiles = [22.327, 10.215, 7.173, 5.893, 5.208, 4.785];
+
+/// What orders the paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The tree.
+    Tree,
+    /// The user's order.
+    User,
+}
+
+impl By {
+    fn other(self) -> By {
+        match self {
+            By::Tree => By::User,
+            By::User => By::Tree,
+        }
+    }
+}
+
+/// Why another order is in force.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Verdict {
+    /// Number of trials.
+    pub trials: usize,
+    /// How much more it delivered in them: its delivery as a multiple of that of the former.
+    pub ratio: f64,
+}
+
+/// What the paths did in a window.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// What they delivered together, in Mbit/s.
+    pub delivered_mbit_s: f32,
+    /// The longest RTT, in windows.
+    pub rtt_windows: f32,
+}
+
+/// A part of a trial: its windows until now, and how many of them count.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    windows: usize,
+    counted: usize,
+    /// Whether the trial is over, and what follows is compared with it.
+    is_after: bool,
+}
+
+/// The experiment.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// Greatest share of the windows in trials.
+    share: f64,
+    in_force: By,
+    /// Windows that may be spent in trials.
+    credit: f64,
+    /// Windows since the last trial began.
+    since_trial: u32,
+    trial: Option<Part>,
+    /// What was delivered in the latest windows of the order in force, in Mbit/s.
+    latest: Vec<f32>,
+    before: f64,
+    during: f64,
+    /// By how much the other order delivered more in each trial of the series, as (b − a) / (a + b).
+    series: Vec<f64>,
+    /// Series for which the tree is new.
+    new_series: u8,
+}
+
+impl Comparison {
+    /// Of a new tree, with this share of the windows in trials; 0: none.
+    pub fn new(share: f64) -> Comparison {
+        let credit = if share > 0.0 { MAX_CREDIT } else { 0.0 };
+        let (trial, latest, series, before, during) = (None, Vec::new(), Vec::new(), 0.0, 0.0);
+        let (in_force, since_trial, new_series) = (By::Tree, PAUSE, NEW_SERIES);
+        Comparison { share, in_force, credit, since_trial, trial, latest, before, during, series, new_series }
+    }
+
+    /// What orders the paths in the present window.
+    pub fn applies(&self) -> By {
+        if self.is_trial() { self.in_force.other() } else { self.in_force }
+    }
+
+    /// Whether the present window is one of a trial.
+    pub fn is_trial(&self) -> bool {
+        self.trial.is_some_and(|part| !part.is_after)
+    }
+
+    /// What orders the paths outside trials.
+    pub fn in_force(&self) -> By {
+        self.in_force
+    }
+
+    /// Ends the present trial without a result.
+    pub fn interrupt(&mut self) {
+        self.trial = None;
+        self.latest.clear();
+    }
+
+    /// Ends a window; `None`: what the paths did in it is unknown. `differs`: whether the tree's order is another one
+    /// than the user's. Returns a verdict if another order is in force from now on.
+    pub fn end_window(&mut self, window: Option<Window>, differs: bool) -> Option<Verdict> {
+        self.credit = (self.credit + self.share - f64::from(u8::from(self.is_trial()))).min(MAX_CREDIT);
+        self.since_trial = self.since_trial.saturating_add(1);
+        let Some(window) = window else {
+            self.interrupt();
+            return None;
+        };
+        self.count(&window);
+        if self.trial.is_some() || !differs {
+            return None;
+        }
+        let verdict = self.verdict();
+        if verdict.is_none() {
+            self.begin_trial();
+        }
+        verdict
+    }
+
+    /// Counts a window for the trial or the order in force.
+    fn count(&mut self, window: &Window) {
+        let Some(part) = &mut self.trial else { return self.keep(window) };
+        part.windows += 1;
+        part.counted += usize::from(part.counted > 0 || part.windows > settling(window));
+        match *part {
+            Part { counted: 0, .. } => self.latest.clear(),
+            Part { is_after: true, counted, .. } => {
+                self.keep(window);
+                if counted == COUNTED {
+                    self.trial = None;
+                    self.end_trial();
+                }
+            }
+            Part { counted, .. } => {
+                self.during += f64::from(window.delivered_mbit_s);
+                if counted == COUNTED {
+                    self.trial = Some(Part { windows: 0, counted: 0, is_after: true });
+                }
+            }
+        }
+    }
+
+    fn keep(&mut self, window: &Window) {
+        self.latest.truncate(COUNTED - 1);
+        self.latest.insert(0, window.delivered_mbit_s);
+    }
+
+    /// Sum of the latest windows of the order in force, if there are enough.
+    fn latest(&self) -> Option<f64> {
+        (self.latest.len() == COUNTED).then(|| self.latest.iter().copied().map(f64::from).sum())
+    }
+
+    fn is_new(&self) -> bool {
+        self.new_series > 0
+    }
+
+    fn begin_trial(&mut self) {
+        let Some(before) = self.latest().filter(|before| *before > 0.0) else { return };
+        let pause = match self.series.is_empty() {
+            false => 0,
+            true if self.is_new() => PAUSE_OF_NEW,
+            true => PAUSE,
+        };
+        if self.since_trial < pause || self.credit < (MAX_SETTLING + COUNTED) as f64 {
+            return;
+        }
+        let trial = Part { windows: 0, counted: 0, is_after: false };
+        (self.trial, self.since_trial, self.before, self.during) = (Some(trial), 0, before, 0.0);
+    }
+
+    fn end_trial(&mut self) {
+        let usual = self.latest().map_or(self.before, |after| (self.before + after) / 2.0);
+        if self.during + usual <= 0.0 {
+            return;
+        }
+        self.series.push((self.during - usual) / (self.during + usual));
+        let (count, is_better) = (self.series.len(), mean(&self.series) > MARGIN);
+        let goes_on = is_better || (self.is_new() && count < FIRST);
+        if goes_on && (count < MAX_SERIES || self.significant().is_some()) {
+            return;
+        }
+        self.new_series = match self.significant() {
+            Some(_) => 0,
+            None => self.new_series.saturating_sub(1),
+        };
+        self.series.clear();
+    }
+
+    /// By how much the other order is better in the series, or worse (negative), if it is.
+    fn significant(&self) -> Option<f64> {
+        let quantiles = if self.is_new() { T_NEW } else { T_LATER };
+        let t = quantiles.get(self.series.len().checked_sub(FIRST)?)?;
+        let (count, mean) = (self.series.len() as f64, mean(&self.series));
+        let variance = self.series.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>() / (count - 1.0);
+        (mean.abs() > MARGIN && mean * mean * count > t * t * variance).then_some(mean)
+    }
+
+    fn verdict(&mut self) -> Option<Verdict> {
+        let mean = self.significant().filter(|mean| *mean > 0.0)?;
+        let verdict = Verdict { trials: self.series.len(), ratio: ((1.0 + mean) / (1.0 - mean)).min(MAX_RATIO) };
+        let (in_force, credit, new_series) = (self.in_force.other(), 0.0, 0);
+        *self = Comparison { in_force, credit, new_series, since_trial: 0, ..Comparison::new(self.share) };
+        Some(verdict)
+    }
+}
+
+/// Windows until what is in flight has arrived: a smoothed RTT lags behind a queue that grows.
+fn settling(window: &Window) -> usize {
+    ((2.0 * window.rtt_windows) as usize + 1).min(MAX_SETTLING)
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+#[cfg(test)]
+mod tests;

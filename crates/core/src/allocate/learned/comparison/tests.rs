@@ -1,0 +1,106 @@
+use alloc::vec::Vec;
+
+use super::*;
+
+/// Windows in a minute.
+const MINUTE: usize = 240;
+const SHARE: f64 = 0.02;
+
+/// Runs windows in which each order delivers so much, in Mbit/s; returns the number of windows in trials, and the
+/// window of each verdict with it.
+fn run(
+    comparison: &mut Comparison,
+    windows: usize,
+    mut delivers: impl FnMut(By) -> Option<f32>,
+) -> (usize, Vec<(usize, Verdict)>) {
+    let (mut in_trials, mut verdicts) = (0, Vec::new());
+    for place in 0..windows {
+        in_trials += usize::from(comparison.is_trial());
+        let delivered = delivers(comparison.applies());
+        let window = delivered.map(|delivered_mbit_s| Window { delivered_mbit_s, rtt_windows: 0.2 });
+        verdicts.extend(comparison.end_window(window, true).map(|verdict| (place, verdict)));
+    }
+    (in_trials, verdicts)
+}
+
+/// Delivery with noise: uniform within ± `noise` of the mean.
+fn noisy(seed: u32, tree: f32, user: f32, noise: f32) -> impl FnMut(By) -> Option<f32> {
+    let mut state = seed;
+    move |by| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let mean = if by == By::Tree { tree } else { user };
+        Some(mean * (1.0 + noise * ((state >> 8) as f32 / (1 << 23) as f32 - 1.0)))
+    }
+}
+
+#[test]
+fn a_tree_whose_order_brings_half_is_withdrawn_after_three_trials() {
+    let mut comparison = Comparison::new(SHARE);
+    let (_, verdicts) = run(&mut comparison, MINUTE, noisy(1, 5.0, 10.0, 0.2));
+    let (window, verdict) = verdicts[0];
+    assert_eq!((verdicts.len(), verdict.trials, comparison.in_force()), (1, 3, By::User));
+    assert!(window < MINUTE / 4 && (1.8..2.2).contains(&verdict.ratio), "{window} {verdict:?}");
+}
+
+#[test]
+fn while_all_is_well_trials_take_a_hundredth_of_the_windows_after_the_first_three() {
+    let mut comparison = Comparison::new(SHARE);
+    let (in_trials, verdicts) = run(&mut comparison, 60 * MINUTE, noisy(1, 10.0, 7.0, 0.1));
+    assert!(verdicts.is_empty() && comparison.in_force() == By::Tree);
+    // Each takes five windows, one of them until what is in flight has arrived.
+    assert_eq!(in_trials, 5 * (FIRST + 29));
+}
+
+#[test]
+fn whatever_happens_a_fiftieth_of_the_windows_and_half_a_minute_are_the_limit() {
+    for seed in 0..50 {
+        let mut comparison = Comparison::new(SHARE);
+        let (in_trials, _) = run(&mut comparison, 20 * MINUTE, noisy(seed, 10.0, 10.0, 0.9));
+        assert!(in_trials as f64 <= SHARE * 20.0 * MINUTE as f64 + MAX_CREDIT, "{in_trials}");
+    }
+}
+
+#[test]
+fn chance_seldom_withdraws_a_tree_that_brings_a_fifth_more() {
+    let withdrawn = (0..200).filter(|seed| {
+        let mut comparison = Comparison::new(SHARE);
+        !run(&mut comparison, 60 * MINUTE, noisy(*seed, 12.0, 10.0, 0.6)).1.is_empty()
+    });
+    let withdrawn = withdrawn.count();
+    assert!(withdrawn <= 20, "{withdrawn} of 200 hours");
+}
+
+#[test]
+fn a_tree_that_was_withdrawn_is_used_again_when_its_order_brings_more() {
+    let mut comparison = Comparison::new(SHARE);
+    run(&mut comparison, MINUTE, noisy(1, 5.0, 10.0, 0.2));
+    assert_eq!(comparison.in_force(), By::User);
+    let (_, verdicts) = run(&mut comparison, 20 * MINUTE, noisy(2, 5.0, 10.0, 0.2));
+    assert!(verdicts.is_empty(), "{verdicts:?}");
+    let (_, verdicts) = run(&mut comparison, 10 * MINUTE, noisy(3, 15.0, 10.0, 0.2));
+    assert_eq!((verdicts.len(), comparison.in_force()), (1, By::Tree), "{verdicts:?}");
+}
+
+#[test]
+fn without_a_share_or_a_delivery_nothing_is_tried() {
+    let wrong = || noisy(1, 5.0, 10.0, 0.2);
+    assert_eq!(run(&mut Comparison::new(0.0), 10 * MINUTE, wrong()).0, 0);
+    assert_eq!(run(&mut Comparison::new(SHARE), 10 * MINUTE, |_| None).0, 0);
+    assert_eq!(run(&mut Comparison::new(SHARE), 10 * MINUTE, |_| Some(0.0)).0, 0);
+    let mut comparison = Comparison::new(SHARE);
+    let window = Window { delivered_mbit_s: 5.0, rtt_windows: 0.2 };
+    let agreed =
+        (0..10 * MINUTE).filter(|_| comparison.end_window(Some(window), false).is_some() || comparison.is_trial());
+    assert_eq!(agreed.count(), 0, "the tree agrees with the user");
+}
+
+#[test]
+fn a_trial_in_which_the_delivery_becomes_unknown_counts_for_nothing() {
+    let mut comparison = Comparison::new(SHARE);
+    let mut window = 0;
+    let (_, verdicts) = run(&mut comparison, MINUTE, |by| {
+        window += 1;
+        (window % 6 != 0).then_some(if by == By::Tree { 5.0 } else { 10.0 })
+    });
+    assert!(verdicts.is_empty() && comparison.series.is_empty());
+}
