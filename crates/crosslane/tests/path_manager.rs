@@ -118,7 +118,7 @@ impl World {
             wiring.add_address(interface, address, 32).unwrap();
             wiring.add_route(route).unwrap();
             wiring.add_route(Route { table: Some(table), metric: 0, ..route }).unwrap();
-            wiring.add_rule(address, table).unwrap();
+            wiring.add_rule(address.into(), table).unwrap();
         };
         let at_server = || {
             let mut wiring = Wiring::open().unwrap();

@@ -39,7 +39,7 @@ fn a_forged_cam_and_a_hello_outside_the_tunnel_make_no_tunnel() {
         let mut wiring = Wiring::open().unwrap();
         let (loopback, interface) = (wiring.index("lo").unwrap(), wiring.index("rsu1").unwrap());
         wiring.add_address(loopback, inner(0, VEHICLE.host as u8), 32).unwrap();
-        let to = Some(inner(0, 1));
+        let to = Some(inner(0, 1).into());
         wiring.add_route(Route { to, interface, via: None, source: None, table: None, metric: 0 }).unwrap();
         UdpSocket::bind((inner(0, VEHICLE.host as u8), 0)).unwrap()
     };

@@ -83,7 +83,7 @@ fn wire_vehicle() -> Result<()> {
         let route = Route { to: None, interface, via: None, source: Some(address.into()), table: None, metric: place };
         wiring.add_route(route)?;
         wiring.add_route(Route { table: Some(FIRST_TABLE + place), metric: 0, ..route })?;
-        wiring.add_rule(address, FIRST_TABLE + place)?;
+        wiring.add_rule(address.into(), FIRST_TABLE + place)?;
     }
     Ok(())
 }

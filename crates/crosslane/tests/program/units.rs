@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -105,7 +105,14 @@ impl World {
 
     /// The backhaul: an address for each unit, one for the controller, and routes between them.
     fn connect(&self) {
-        let host = |to| Route { to, interface: 0, via: None, source: None, table: None, metric: 0 };
+        let host = |to: Option<Ipv4Addr>| Route {
+            to: to.map(IpAddr::from),
+            interface: 0,
+            via: None,
+            source: None,
+            table: None,
+            metric: 0,
+        };
         let join = |namespace: &Namespace, own: Option<Ipv4Addr>, routes: &[(Option<Ipv4Addr>, &str)]| {
             let add = || {
                 let mut wiring = Wiring::open().unwrap();
@@ -113,7 +120,7 @@ impl World {
                 own.into_iter().for_each(|own| wiring.add_address(loopback, own, 32).unwrap());
                 for &(to, over) in routes {
                     let interface = wiring.index(over).unwrap();
-                    wiring.add_route(Route { interface, source: own, ..host(to) }).unwrap();
+                    wiring.add_route(Route { interface, source: own.map(IpAddr::from), ..host(to) }).unwrap();
                 }
             };
             namespace.enter(add).unwrap();
