@@ -15,6 +15,11 @@ pub fn vehicle_address(place: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 1 + place as u8, 0, 2)
 }
 
+/// The wildcard address of the same IP version.
+pub fn unspecified(address: IpAddr) -> IpAddr {
+    if address.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
+}
+
 /// The version of the Internet Protocol on all paths; 4 or 6 in a scenario.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IpVersion {

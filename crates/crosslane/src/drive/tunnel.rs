@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crosslane_core::tunnel::Mode;
+use crosslane_sim::addresses::unspecified;
 use crosslane_sim::scenario::{Scenario, TunnelParams};
 use toml::{Table, Value};
 
-use super::traffic::unspecified;
 use crate::error::{Error, Result};
 use crate::program::this_program;
 use crate::testbed;

@@ -8,13 +8,13 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use crosslane_core::link::Direction;
+use crosslane_sim::addresses::unspecified;
 use nix::poll::PollFlags;
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::Socket;
 
 use super::driver::{Driver, EndpointRecord, Plan, Run, SEE_LOG, system};
 use super::frame::{self, HEADER_BYTES};
-use super::unspecified;
 use crate::error::{Error, Result};
 
 /// Payload of a call.

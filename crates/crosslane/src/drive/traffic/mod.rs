@@ -1,6 +1,6 @@
 //! The two endpoints of a drive's traffic, with or without a tunnel.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use crosslane_core::agent::Output;
 use crosslane_core::link::Direction;
 use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
+use crosslane_sim::addresses::unspecified;
 use crosslane_sim::record::rows::{MessageRow, Reads};
 use crosslane_sim::scenario::{Congestion, PathEntry, Scenario};
 use crosslane_sim::traffic::Protocol;
@@ -171,11 +172,6 @@ fn messages(mut sent: Vec<MessageRow>, received_ns: &[Option<u64>]) -> Vec<Messa
         row.received_ns = *received_ns;
     }
     sent
-}
-
-/// The wildcard address of the same IP version.
-pub fn unspecified(address: IpAddr) -> IpAddr {
-    if address.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
 }
 
 fn plan(scenario: &Scenario, seed: u64, mptcp: bool) -> Plan {
