@@ -319,6 +319,25 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_shows_the_rate_of_a_path_in_which_packets_wait() {
+        let of = |waited_ms: u64| {
+            let (mut rates, mut bytes_acked, mut last) = (Rates::default(), 0_u64, Vec::new());
+            for at in (0..2300).step_by(10) {
+                bytes_acked += if at < 2000 { 12_500 } else { 1250 };
+                let (rtt, min_rtt) = (Duration::from_millis(40 + waited_ms), Some(Duration::from_millis(40)));
+                let transport = Transport { bytes_acked, unacked: 10, rtt, min_rtt, ..Transport::IDLE };
+                let samples = rates.observe(Instant::from_millis(at), PathId(0), &transport);
+                last = if samples.is_empty() { last } else { samples };
+            }
+            let SampleKind::Carried(carried) = last[0].kind else { panic!("{last:?}") };
+            carried
+        };
+        let (queued, policed) = (of(300), of(5));
+        assert!(queued.constant_for == SECOND / 4 && (queued.bit_s / 1e6 - 1.0).abs() < 0.1, "{queued:?}");
+        assert_eq!(policed.constant_for, Duration::ZERO, "{policed:?}");
+    }
+
+    #[test]
     fn a_slow_start_is_not_constant() {
         let (mut rates, mut total) = (Rates::default(), [0; 2]);
         for round in 0..8 {

@@ -1,13 +1,14 @@
 //! A path whose network throttles it: it delivers far less than it did before, or than another path does, at a constant
 //! rate while more waits.
 //!
-//! A radio that fades does that too. Two signs tell the difference. A policer drops what exceeds its rate, so segments
+//! Beside a path that is many times as fast, a second of that suffices, whatever the cause. Otherwise a radio that fades
+//! does that too, and two signs tell the difference. A policer drops what exceeds its rate, so segments
 //! are lost and none waits in a queue; a second shows that. A shaper lets them wait, and the rate stays the same for many
 //! seconds. A signal that has fallen explains a lower rate than before.
 //!
 //! Such a path costs more than it adds. The receiver reads in order, and what waits on the slow path holds up what the
 //! others deliver. So the path rests, and carries only while no other path is good. Nothing but a trial tells whether
-//! it is throttled no more: it carries again after a pause, until a second has shown its rate. The pause doubles with
+//! it is throttled no more: it carries again after a pause, until its rate is shown. The pause doubles with
 //! each unsuccessful trial.
 //!
 //! A radio whose range ends within a drive is not judged by this: its signal tells.
@@ -27,7 +28,7 @@ const OTHER_SHARE: f64 = 1.0 / 32.0;
 const MEMORY: Duration = Duration::from_secs(30);
 /// A signal that is lower by more, in dB, explains a lower rate.
 const FALLEN_DB: f64 = 6.0;
-/// For so long it is full at a constant rate, and in a trial.
+/// For so long it is full at a constant rate, first and in a trial.
 const SHOWN: Duration = Duration::from_secs(1);
 const SHOWN_AGAIN: Duration = Duration::from_millis(250);
 /// Policed: at least this part is sent again, and packets wait in the network for no longer than this (a small window has
