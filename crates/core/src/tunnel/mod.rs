@@ -227,7 +227,8 @@ impl<P: Clone> Tunnel<P> {
             if let Some(path) = self.choose(now, flow, bytes, now, false, avoid).iter().next()
                 && let Some(copy) = self.retransmits.packets.pop_front()
             {
-                self.send_on(now, path, &copy, self.keeps_copies());
+                let is_kept = self.keeps_copies();
+                self.send_on(now, path, &copy, Options { is_kept, is_copy: true, ..Options::default() });
             }
             return;
         }
@@ -244,7 +245,9 @@ impl<P: Clone> Tunnel<P> {
         let copy = Retransmittable::new(now, queued, *next);
         *next = (*next + 1) % SEQUENCES;
         let is_kept = (self.mode != Mode::Redundant || self.paths.number_up(chosen) < 2) && self.keeps_copies();
-        chosen.iter().for_each(|path| self.send_on(now, path, &copy, is_kept));
+        for (number, path) in chosen.iter().enumerate() {
+            self.send_on(now, path, &copy, Options { is_kept, is_copy: number > 0, ..Options::default() });
+        }
         self.send_copy_at_risk(now, &copy);
         self.send_recovery_copies(now, &copy);
     }
@@ -264,11 +267,11 @@ impl<P: Clone> Tunnel<P> {
         self.scheduler.choose(now, self.mode, &mut self.paths, head)
     }
 
-    fn send_on(&mut self, now: Instant, path: PathId, copy: &Retransmittable<P>, is_kept: bool) {
+    fn send_on(&mut self, now: Instant, path: PathId, copy: &Retransmittable<P>, options: Options) {
         let feedback = self.ride(now, path, copy.bytes);
         let Some(at) = self.paths.get_mut(path) else { return };
         let leniency = if self.peer.reads_feedback { at.leniency(now, copy.bytes) } else { Duration::ZERO };
-        self.outbox.packet(now, path, at, copy, Options { is_kept, leniency, feedback });
+        self.outbox.packet(now, path, at, copy, Options { leniency, feedback, ..options });
         at.sender.last_carried = now;
         at.sender.note_used(now);
         self.last_sent = Some(now);
@@ -285,7 +288,7 @@ impl<P: Clone> Tunnel<P> {
             let is_limited = self.mode == Mode::Adaptive;
             let has_room = path.sender.has_cwnd_room() && !is_redundant;
             if has_room && (!is_limited || self.copy_budget.take(now, copy.bytes)) {
-                self.outbox.packet(now, id, path, copy, Options::default());
+                self.outbox.packet(now, id, path, copy, Options { is_copy: true, ..Options::default() });
             }
         }
     }

@@ -36,6 +36,8 @@ impl Header {
 pub(super) struct Options {
     /// Whether it is kept for retransmission.
     pub is_kept: bool,
+    /// Whether it was sent before, or just now over another path.
+    pub is_copy: bool,
     /// How much later than usual its report may be.
     pub leniency: Duration,
     /// Feedback that it carries.
@@ -67,11 +69,12 @@ impl<P: Clone> Outbox<P> {
         id: PathId,
         path: &mut Path<P>,
         copy: &Retransmittable<P>,
-        Options { is_kept, leniency, feedback }: Options,
+        Options { is_kept, is_copy, leniency, feedback }: Options,
     ) {
         let feedback_bytes = feedback.map_or(0, |_| FEEDBACK_BYTES);
         path.sender.counts.control_bytes += u64::from(feedback_bytes);
         let bytes = self.wire_bytes(copy.bytes + feedback_bytes);
+        path.sender.counts.copied_bytes += if is_copy { u64::from(bytes - feedback_bytes) } else { 0 };
         let number = path.sender.send_leniently(now, bytes, is_kept.then(|| copy.clone()), leniency);
         let key = GreKey { path: id, flow: copy.flow, sequence: copy.sequence };
         self.outputs.push_back(Output::Send { key, number, feedback, packet: copy.packet.clone() });

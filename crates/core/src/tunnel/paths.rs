@@ -43,6 +43,8 @@ pub struct PathStats {
     pub sent_bytes: u64,
     /// Those of control messages and of feedback on packets: probes, packet trains and reports.
     pub control_bytes: u64,
+    /// Those of packets that were sent before, or at the same time over another path: copies and retransmissions.
+    pub copied_bytes: u64,
     /// Packets delivered.
     pub delivered: u64,
     /// Packets lost.
@@ -155,6 +157,7 @@ impl<P> Paths<P> {
             loss: sender.counts.recent_loss,
             sent_bytes: sender.counts.sent_bytes,
             control_bytes: sender.counts.control_bytes,
+            copied_bytes: sender.counts.copied_bytes,
             delivered: sender.counts.delivered,
             lost: sender.counts.lost,
         })

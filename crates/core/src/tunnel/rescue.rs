@@ -1,5 +1,6 @@
 //! Copies in mode adaptive: of packets that are at risk because the answers of a path are late.
 
+use super::outbox::Options;
 use super::retransmit_queue::Retransmittable;
 use super::{Mode, Tunnel};
 use crate::time::Instant;
@@ -26,7 +27,7 @@ impl<P: Clone> Tunnel<P> {
         if let Some(path) = self.scheduler.copy_on
             && self.copy_budget.take(now, copy.bytes)
         {
-            self.send_on(now, path, copy, false);
+            self.send_on(now, path, copy, Options { is_copy: true, ..Options::default() });
         }
     }
 }

@@ -102,6 +102,9 @@ pub struct PathStatus {
     /// Those of control messages: probes and reports.
     #[serde(default)]
     pub control_bytes: u64,
+    /// Those of packets that were sent before, or at the same time over another path.
+    #[serde(default)]
+    pub copied_bytes: u64,
     /// Packets delivered.
     pub delivered: u64,
     /// Packets lost.
@@ -123,6 +126,7 @@ impl Status {
             loss: view.loss,
             sent_bytes: view.sent_bytes,
             control_bytes: view.control_bytes,
+            copied_bytes: view.copied_bytes,
             delivered: view.delivered,
             lost: view.lost,
         };

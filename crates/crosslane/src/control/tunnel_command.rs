@@ -134,7 +134,7 @@ fn peer_text(peer: &PeerStatus) -> String {
     text
 }
 
-const COLUMNS: usize = 11;
+const COLUMNS: usize = 12;
 /// Texts are aligned left, figures right; sentences are last.
 const HEADING: [&str; COLUMNS] = [
     "path",
@@ -145,11 +145,12 @@ const HEADING: [&str; COLUMNS] = [
     "loss %",
     "sent bytes",
     "of control",
+    "of copies",
     "packets lost",
     "reason",
     "carries",
 ];
-const FIGURES: std::ops::Range<usize> = 3..9;
+const FIGURES: std::ops::Range<usize> = 3..10;
 
 fn row(path: &PathStatus) -> [String; COLUMNS] {
     let figure = |known: Option<f64>| known.map_or_else(|| "-".into(), |known| format!("{known:.1}"));
@@ -162,6 +163,7 @@ fn row(path: &PathStatus) -> [String; COLUMNS] {
         figure(Some(path.loss * 100.0)),
         path.sent_bytes.to_string(),
         path.control_bytes.to_string(),
+        path.copied_bytes.to_string(),
         path.lost.to_string(),
         path.reason.clone(),
         path.carries.clone(),
@@ -185,6 +187,7 @@ mod tests {
             loss: 0.021,
             sent_bytes: 123_456,
             control_bytes: 2345,
+            copied_bytes: 678,
             delivered: 90,
             lost,
         };
@@ -209,9 +212,9 @@ mod tests {
 crosslane0: vehicle, encrypted, MTU 1432
 
 gateway 192.0.2.1:4760: cheapest-first, last seen 0.0 s ago
-path    wanted  liveness  Mbit/s  min RTT ms  loss %  sent bytes  of control  packets lost  reason      carries
-lte     active  up          19.8        10.2     2.1      123456        2345             7  it answers  a copy of each packet
-its-g5  active  up             -        10.2     2.1      123456        2345         12345  it answers  a copy of each packet
+path    wanted  liveness  Mbit/s  min RTT ms  loss %  sent bytes  of control  of copies  packets lost  reason      carries
+lte     active  up          19.8        10.2     2.1      123456        2345        678             7  it answers  a copy of each packet
+its-g5  active  up             -        10.2     2.1      123456        2345        678         12345  it answers  a copy of each packet
 
 van: cheapest-first, never seen
 ";

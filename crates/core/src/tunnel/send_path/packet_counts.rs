@@ -10,6 +10,8 @@ pub(in super::super) struct PacketCounts {
     pub sent_bytes: u64,
     /// Those of control messages.
     pub control_bytes: u64,
+    /// Those of packets that were sent before, or at the same time over another path.
+    pub copied_bytes: u64,
     /// Packets delivered.
     pub delivered: u64,
     /// Their bytes.

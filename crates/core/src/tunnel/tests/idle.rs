@@ -218,3 +218,17 @@ fn control_bytes_are_what_was_sent_without_packets() {
         assert!(data_bytes == 0 || endpoint == 0, "{stats:?}");
     }
 }
+
+#[test]
+fn copied_bytes_are_those_of_packets_sent_before_or_over_another_path() {
+    let sent = |mode| {
+        let mut testbed = with_keepalive(mode, Keepalive::DEFAULT);
+        talk(&mut testbed, &[UP], at_s(20));
+        [0, 1].map(|path| testbed.endpoints[0].path(PathId(path)).expect("present"))
+    };
+    assert!(sent(Mode::Standby).iter().all(|stats| stats.copied_bytes == 0));
+    let copies: u64 = sent(Mode::Redundant).iter().map(|stats| stats.copied_bytes).sum();
+    let first: u64 =
+        sent(Mode::Redundant).iter().map(|path| path.sent_bytes - path.control_bytes - path.copied_bytes).sum();
+    assert!(first > 100_000 && copies.abs_diff(first) < first / 100, "{copies} of {first}");
+}
