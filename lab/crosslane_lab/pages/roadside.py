@@ -107,7 +107,10 @@ def _after(folder: RunFolder, strategy: str) -> Spread | None:
 
 FADING, LTE = "roadside-fading", "roadside-three-lte"
 SWITCHED, DELAYED = "torrinhas-1", "torrinhas-2"
-NARROW = "between two units retries take air time, and the first window over the next finds a full queue"
+NARROW = (
+    "between two units retries take air time, and the first window over the next finds a full queue; "
+    "with the mean signals known exactly the same rules reach 88.8 and 96.7 %"
+)
 DRAIN = "20 frames for the unit that is gone take 330 ms; over the next one a first window needs 210 ms more"
 RAMP = "the farther unit alone carries 7.05 Mbit/s in the long run (8.0 in all), 6.0 from its start (7.64)"
 EARLY = "units are left at -82 dBm, 6 Mbit/s still carries at -88 dBm"

@@ -4,8 +4,8 @@
 //! a station that hardly answers hold up the frames for all others. So the strongest
 //! carries, and another takes over when it is stronger by the hysteresis, while both still
 //! carry. Paths on which nothing fades carry beside it: that costs nothing, and a station
-//! that is gone of a sudden then holds up only a part of the data. One with a clearly longer
-//! round trip does not: each of its lost packets would hold up what the others deliver. A
+//! that is gone of a sudden then holds up only a part of the data. One that is about as
+//! strong carries beside it, too. One with a clearly longer round trip does not: each of its lost packets would hold up what the others deliver. A
 //! radio counts as one path, with the rank of its most preferred one.
 //!
 //! Of one radio all paths stall at once. The path that delivered last is not at fault, nor
@@ -33,6 +33,10 @@ const DRAIN: Duration = Duration::from_secs(1);
 /// So far above its threshold a path does not fade, in dB: with Rayleigh fading one frame of
 /// a hundred is received with less than the mean minus 20 dB.
 const STRONG_DB: f64 = 20.0;
+/// A path carries beside the one that serves its radio if it is not weaker by more, in dB:
+/// frames to either fade, rarely to both at once, and the other's window is open when the
+/// better one changes.
+const NEAR_DB: f64 = 2.5;
 /// A path without a subflow for this long is not proven: the CAMs of its station say that it
 /// is there, nothing else does.
 const PROOF: Duration = Duration::from_millis(200);
@@ -225,7 +229,8 @@ impl OneOfRadio {
 
     /// The state of a good path beside the one that serves its radio.
     fn beside(&self, counted: &[PathInput], place: usize, first: usize, state: PathState) -> PathState {
-        let carries = self.is_proven(place) && self.is_strong(place) && !self.is_detour(counted, place);
+        let is_apt = self.is_strong(place) || self.is_near(place, first);
+        let carries = self.is_proven(place) && is_apt && !self.is_detour(counted, place);
         if state == PathState::Active && carries {
             return PathState::Active;
         }
@@ -239,6 +244,12 @@ impl OneOfRadio {
         let track = self.track(place);
         let least_dbm = self.params.threshold_dbm - self.params.hysteresis_db;
         track.answers.is_some_and(|answers| !answers || track.dbm() < least_dbm)
+    }
+
+    /// Whether the signal of a path is about as strong as that of another.
+    fn is_near(&self, place: usize, first: usize) -> bool {
+        let dbm = self.track(place).dbm();
+        dbm.is_finite() && dbm + NEAR_DB >= self.track(first).dbm()
     }
 
     /// Whether a path is too weak beside another to be in reserve.

@@ -82,6 +82,22 @@ fn the_strongest_carries_and_another_takes_over_by_the_hysteresis() {
 }
 
 #[test]
+fn a_path_about_as_strong_as_the_one_that_serves_carries_beside_it() {
+    let mut paths = Paths::new(Mode::Aggregate);
+    paths.hear(0, 0, Good, -70.0);
+    paths.hear(0, 1, Good, -72.6);
+    paths.prove(0);
+    assert_eq!(paths.at(0)[..2], [Active, Backup]);
+    paths.hear(100, 1, Good, -72.4);
+    paths.prove(100);
+    assert_eq!(paths.at(100)[..2], [Active, Active]);
+    paths.inputs[0..2].iter_mut().for_each(|path| path.belief = Good);
+    paths.latest.iter_mut().for_each(|latest| latest.signal = None);
+    paths.allocator = OneOfRadio::new(paths.allocator.params);
+    assert_eq!(paths.at(200)[..2], [Active, Backup], "nothing is known of the signals");
+}
+
+#[test]
 fn a_change_of_signal_alone_is_a_reason() {
     let mut paths = Paths::new(Mode::Aggregate);
     paths.hear(0, 0, Good, -70.0);
