@@ -346,8 +346,7 @@ fn a_sender_of_another_version_gets_the_reason_in_its_own_format() {
         let text =
             format!("it has version 4 of the transfer, the sender version {version}; update Crosslane at the {older}");
         assert_eq!(receipt.text, text);
-        let message = format!("version {version} of the transfer, where this program has version 4, at byte 0 of the");
-        receiver.await_message(&message);
+        receiver.await_message(&format!("version {version} of the transfer, where this program has version 4, at"));
     }
 }
 

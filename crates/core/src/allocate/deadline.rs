@@ -64,7 +64,7 @@ crate::parameters! {
 
 /// A path that waits must be able to wait until the next evaluation, in s.
 const EVALUATION_S: f64 = 0.02;
-/// On a connection of its own a path that carries does not pause before it was observed for this long, in s.
+/// On a separate connection a path that carries does not pause before it was observed for this long, in s.
 const MIN_OBSERVED_S: f64 = 0.5;
 /// Such a path that was never observed begins as if it had this part of the assumed rate: what it carries too early is
 /// little, since it soon pauses.
@@ -252,7 +252,7 @@ impl Deadline {
         let rtt_s = source.history.min_rtt().as_secs_f64();
         let doublings = libm::log2((rate * rtt_s / INITIAL_WINDOW_BYTES).max(1.0));
         let learned_s = source.history.start_cost_s().unwrap_or(0.0);
-        // On a connection of its own a path pauses so briefly that it is warm, and may yet have to start slowly.
+        // On a separate connection a path pauses so briefly that it is warm, and may yet have to start slowly.
         let is_warm = source.history.is_warm() && !(source.on && self.is_unordered);
         let lead_s = if is_warm { rtt_s } else { (rtt_s * (1.0 + doublings)).max(learned_s) };
         rate * (within_s - lead_s).max(0.0)

@@ -44,7 +44,7 @@ const RECEIPT_TIMEOUT: Duration = Duration::from_secs(3);
 const MARGIN_MS: f64 = 20.0;
 /// How much earlier the cheaper paths must be done for a path to be switched off, in ms: a change costs little here.
 const SPARE_MS: f64 = 10.0;
-/// A path that carries pauses if it could for this long, in ms: on a connection of its own a change costs little.
+/// A path that carries pauses if it could for this long, in ms: on a separate connection a change costs little.
 const PAUSE_MS: f64 = 200.0;
 /// A path that never had a connection counts as good for this long after the first object.
 const CONNECT_PATIENCE: Duration = Duration::from_millis(300);
