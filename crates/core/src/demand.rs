@@ -51,6 +51,9 @@ pub struct Admission {
     /// Predicted completion, with the wanted confidence, if every path carries it from
     /// now on; `None` while too little is known of the paths.
     pub best: Option<Instant>,
+    /// Expected completion: at the rates observed, if the expensive paths carry only what the cheapest one cannot; `None` with
+    /// `best`.
+    pub expected: Option<Instant>,
 }
 
 impl Admission {

@@ -26,7 +26,7 @@ fn content(number: u32, places: Range<u64>) -> Vec<u8> {
     places.map(|place| (place * 7 + place / 16_384 + u64::from(number)) as u8).collect()
 }
 
-/// A stand-in for SHA-256.
+/// A stand-in for the digest.
 fn digest(bytes: &[u8]) -> [u8; frame::DIGEST_BYTES] {
     let mut digest = [0; frame::DIGEST_BYTES];
     bytes.iter().enumerate().for_each(|(place, byte)| digest[place % 31] ^= byte.wrapping_mul(place as u8 | 1));
@@ -170,7 +170,7 @@ impl Pair {
         Ok(())
     }
 
-    fn handle(&mut self, path: usize, event: Event) {
+    fn handle(&mut self, path: usize, event: Event<'_>) {
         match event {
             Event::Offer { number, size_bytes, modified_ns, .. } => {
                 let mut object = vec![0; size_bytes as usize];

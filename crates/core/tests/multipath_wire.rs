@@ -81,14 +81,23 @@ fn a_malformed_stream_is_rejected_with_the_offset() {
 
 #[test]
 fn another_version_is_named() {
-    let former = crosslane_core::transfer::frame::PREFACE;
-    for (preface, version) in [(former, 1), (frame::FORMER_PREFACE, 2)] {
-        assert_eq!(frame::former_version(&preface), Some(version));
+    for (encrypted, version) in [(0, 1), (0, 2), (0, 3), (1, 3), (0, 5), (1, 255)] {
+        let mut preface = frame::PREFACE;
+        (preface[6], preface[7]) = (encrypted, version);
+        assert_eq!(frame::other_version(&preface), Some(version));
+        assert!((0..=8).all(|length| frame::may_be_preface(&preface[..length])));
         let fault = Greeting::parse(&preface).unwrap_err().to_string();
-        let words = format!("version {version} of the transfer, where this program has version 3");
+        let words = format!("version {version} of the transfer, where this program has version 4");
         assert!(fault.contains(&words), "{fault}");
-        assert!(Replies::default().take(&mut preface.as_slice()).unwrap_err().to_string().contains(&words));
+        let mut answer = frame::other_welcome(version);
+        assert!(Replies::default().take(&mut answer.as_slice()).unwrap_err().to_string().contains(&words));
+        answer.splice(..8, preface);
+        assert!(Replies::default().take(&mut answer.as_slice()).unwrap_err().to_string().contains(&words));
     }
+    for own in [frame::PREFACE, frame::ENCRYPTED_PREFACE] {
+        assert_eq!(frame::other_version(&own), None);
+    }
+    assert!(!frame::may_be_preface(b"XLANF") && !frame::may_be_preface(b"XLANE\0\x02"));
     assert!(Greeting::parse(&frame::ENCRYPTED_PREFACE).unwrap_err().to_string().contains("an encrypted stream"));
     assert!(Replies::default().take(&mut b"H".as_slice()).unwrap_err().to_string().contains("not a Crosslane"));
     let greeting = Greeting { transfer: [9; 16], path: 3 };

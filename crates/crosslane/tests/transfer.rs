@@ -292,7 +292,7 @@ fn a_sender_that_is_killed_leaves_a_partial_file_and_affects_no_other_sender() {
     drop((stream, unknown_client));
     let log = receiver.await_message("the received part is in in/torn.part");
     assert!(log.contains("while receiving torn from") && log.contains("the connection ended before it was complete"));
-    receiver.await_message("not a Crosslane transfer of version 3 at byte 0 of the stream; check that both sides run");
+    receiver.await_message("not a Crosslane transfer of version 4 at byte 0 of the stream; check that both sides run");
     assert_eq!(fs::read(workdir.path().join("in/torn.part")).unwrap(), [7; 16_384]);
     assert_eq!(send(workdir.path(), &receiver.address, &["a"], &[]).code, Some(0), "it continues to serve");
 }
@@ -319,38 +319,41 @@ fn an_unreachable_or_invalid_receiver_is_reported_in_one_message() {
         assert_eq!(output.code, Some(1));
         assert!(output.stdout.starts_with("a  3000000 bytes  not finished: "), "{output:?}");
         assert!(
-            output.stderr.contains("not a Crosslane transfer of version 3 at byte 0 of the stream; check"),
+            output.stderr.contains("not a Crosslane transfer of version 4 at byte 0 of the stream; check"),
             "{output:?}"
         );
     });
 }
 
 #[test]
-fn a_sender_of_a_former_version_gets_the_reason_in_its_own_format() {
+fn a_sender_of_another_version_gets_the_reason_in_its_own_format() {
     let workdir = workdir(&[]);
     let receiver = Receiver::start(workdir.path());
-    // Version 2 has an instance after its preface, and version 1 has not.
-    for (preface, head) in [(former::PREFACE, 8), (frame::FORMER_PREFACE, 16)] {
+    // Version 1 has no instance after its preface. A receiver answers in the clear, also if the sender has keys.
+    for (encrypted, version, head) in [(0, 1, 8), (0, 2, 16), (0, 3, 16), (1, 3, 16), (0, 5, 16), (1, 5, 16)] {
         let mut stream = TcpStream::connect(&receiver.address).unwrap();
-        let mut wire = preface.to_vec();
+        let mut wire = former::PREFACE.to_vec();
+        (wire[6], wire[7]) = (encrypted, version);
         former::offer(&mut wire, 0, 1000, 0, "a");
         stream.write_all(&wire).unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap();
-        assert_eq!(answer[..8], preface);
+        assert_eq!(answer[..8], [b"XLANE\0\0", &[version][..]].concat());
         let receipt = [&former::PREFACE[..], &answer[head..]].concat();
         let receipt = former::Receipts::default().take(&mut receipt.as_slice()).unwrap().unwrap();
         assert_eq!((receipt.number, receipt.outcome), (former::CONNECTION, former::Outcome::Refused));
-        assert!(receipt.text.contains("update Crosslane at the sender"), "{}", receipt.text);
+        let older = if version < 4 { "sender" } else { "receiver" };
+        let text =
+            format!("it has version 4 of the transfer, the sender version {version}; update Crosslane at the {older}");
+        assert_eq!(receipt.text, text);
+        receiver.await_message(&format!("version {version} of the transfer, where this program has version 4, at"));
     }
-    receiver.await_message("version 2 of the transfer, where this program has version 3, at byte 0 of the stream");
-    receiver.await_message("version 1 of the transfer, where this program has version 3, at byte 0 of the stream");
 }
 
 #[test]
-fn a_receiver_of_a_former_version_is_named() {
+fn a_receiver_of_another_version_is_named() {
     let workdir = workdir(&[("a", 1000)]);
-    // One of version 2 ends the connection without a word.
+    // One of version 2 or 3 ends the connection without a word.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = listener.local_addr().unwrap().to_string();
     scope(|scope| {
@@ -359,18 +362,21 @@ fn a_receiver_of_a_former_version_is_named() {
         let output = sender.join().unwrap();
         assert!(output.stderr.contains("ended it at once, as a receiver of an older version does"), "{output:?}");
     });
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let to = listener.local_addr().unwrap().to_string();
-    scope(|scope| {
-        let sender = scope.spawn(|| send(workdir.path(), &to, &["a"], &[]));
-        let mut receiver = listener.accept().unwrap().0;
-        receiver.write_all(&former::PREFACE).unwrap();
-        let output = sender.join().unwrap();
-        assert_eq!(output.code, Some(1), "{output:?}");
-        let message =
-            "version 1 of the transfer, where this program has version 3, at byte 0 of the stream; check that";
-        assert!(output.stderr.contains(message), "{output:?}");
-    });
+    for version in [1, 3, 5] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap().to_string();
+        scope(|scope| {
+            let sender = scope.spawn(|| send(workdir.path(), &to, &["a"], &[]));
+            let mut receiver = listener.accept().unwrap().0;
+            receiver.write_all(&frame::other_welcome(version)).unwrap();
+            let output = sender.join().unwrap();
+            assert_eq!(output.code, Some(1), "{output:?}");
+            let message = format!(
+                "version {version} of the transfer, where this program has version 4, at byte 0 of the stream; check that"
+            );
+            assert!(output.stderr.contains(&message), "{output:?}");
+        });
+    }
 }
 
 #[test]

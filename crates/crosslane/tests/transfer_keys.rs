@@ -131,7 +131,7 @@ fn with_keys_neither_names_nor_contents_nor_keys_are_on_the_wire() {
     assert_eq!(output.code, Some(0), "{output:?}");
     world.assert_stored();
     let sent = record[0].lock().unwrap();
-    assert!(sent.starts_with(b"XLANE\0\x01\x03") && sent.len() > 2_800_000);
+    assert!(sent.starts_with(b"XLANE\0\x01\x04") && sent.len() > 2_800_000);
     for words in [WORDS, b"secret", world.sender.as_bytes()] {
         assert!(!has(&sent, words) && !has(&record[1].lock().unwrap(), words));
     }
@@ -224,7 +224,7 @@ fn a_handshake_that_is_cut_off_or_garbage_stops_no_other_sender() {
     for seed in 0..50_u8 {
         let mut stream = TcpStream::connect(&receiver.address).unwrap();
         let garbage: Vec<u8> = (0..500_u32).map(|place| (place * 31 + u32::from(seed) * 7) as u8).collect();
-        drop(stream.write_all(b"XLANE\0\x01\x03").and_then(|()| stream.write_all(&garbage)));
+        drop(stream.write_all(b"XLANE\0\x01\x04").and_then(|()| stream.write_all(&garbage)));
         drop(stream.shutdown(Shutdown::Write));
         drop(stream.read_to_end(&mut Vec::new()));
     }

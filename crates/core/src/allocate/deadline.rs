@@ -64,6 +64,11 @@ crate::parameters! {
 
 /// A path that waits must be able to wait until the next evaluation, in s.
 const EVALUATION_S: f64 = 0.02;
+/// On a separate connection a path that carries does not pause before it was observed for this long, in s.
+const MIN_OBSERVED_S: f64 = 0.5;
+/// Such a path that was never observed begins as if it had this part of the assumed rate: what it carries too early is
+/// little, since it soon pauses.
+const UNOBSERVED_SHARE: f64 = 0.4;
 /// Initial congestion window, in bytes (RFC 6928: 10 segments).
 const INITIAL_WINDOW_BYTES: f64 = 14_240.0;
 /// Ratio of the latest to the minimum RTT above which data queues in the network.
@@ -190,6 +195,7 @@ impl Deadline {
             // than not switching on.
             let queued = source.history.queued_bytes() as f64;
             let (spare_s, wait_s) = if source.on { (spare_s, pause_s) } else { (0.0, EVALUATION_S) };
+            let may_pause = !(source.on && self.is_unordered) || source.history.observed_s() >= MIN_OBSERVED_S;
             // A single path has no skew.
             let spare_s = if place == 1 { spare_s - self.skew_s } else { spare_s };
             let spare = |due: &Due| {
@@ -197,9 +203,12 @@ impl Deadline {
                     * sources.iter().take(place).map(|cheaper| self.rate(sources, cheaper, due.within_s)).sum::<f64>()
             };
             let enough = |due: &Due| due.bytes + spare(due) <= queued;
-            let waits =
-                |due: &Due| due.bytes - queued <= self.carries_after_start(sources, source, due.within_s - wait_s);
-            if !first && (shortage.iter().all(enough) || shortage.iter().all(waits)) {
+            let is_new = self.is_unordered && source.history.mean_rate(0.0).is_none();
+            let part = if is_new { UNOBSERVED_SHARE } else { 1.0 };
+            let waits = |due: &Due| {
+                due.bytes - queued <= self.carries_after_start(sources, source, due.within_s - wait_s) * part
+            };
+            if !first && (shortage.iter().all(enough) || (may_pause && shortage.iter().all(waits))) {
                 break;
             }
             on[place] = true;
@@ -243,7 +252,9 @@ impl Deadline {
         let rtt_s = source.history.min_rtt().as_secs_f64();
         let doublings = libm::log2((rate * rtt_s / INITIAL_WINDOW_BYTES).max(1.0));
         let learned_s = source.history.start_cost_s().unwrap_or(0.0);
-        let lead_s = if source.history.is_warm() { rtt_s } else { (rtt_s * (1.0 + doublings)).max(learned_s) };
+        // On a separate connection a path pauses so briefly that it is warm, and may yet have to start slowly.
+        let is_warm = source.history.is_warm() && !(source.on && self.is_unordered);
+        let lead_s = if is_warm { rtt_s } else { (rtt_s * (1.0 + doublings)).max(learned_s) };
         rate * (within_s - lead_s).max(0.0)
     }
 

@@ -114,7 +114,7 @@ impl History {
     /// the last interval that counted is part of the window.
     pub fn forecast_ratio(&self, horizon_s: f64, confidence: f64) -> (f64, f64) {
         let ahead_s = (horizon_s + self.sampled.since(self.counted).as_secs_f64()).max(INTERVAL.as_secs_f64());
-        let observed_s = self.intervals.len() as f64 * INTERVAL.as_secs_f64();
+        let observed_s = self.observed_s();
         let ahead = ahead_s / INTERVAL.as_secs_f64();
         let place = HORIZONS.iter().rposition(|&horizon| horizon as f64 <= ahead).unwrap_or(0);
         let known = self.ratios.iter().take(place + 1).rev().find(|ratios| !ratios.is_empty());
@@ -131,6 +131,11 @@ impl History {
         };
         let count = (horizon_s / INTERVAL.as_secs_f64()) as usize;
         (self.intervals.len() >= MIN_INTERVALS).then(|| mean(MEAN_INTERVALS).min(mean(count.max(MEAN_INTERVALS))))
+    }
+
+    /// Time for which its rate was observed, in s.
+    pub fn observed_s(&self) -> f64 {
+        self.intervals.len() as f64 * INTERVAL.as_secs_f64()
     }
 
     /// Rate acknowledged within the last second, whatever limited it, in bytes/s.

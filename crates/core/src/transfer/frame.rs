@@ -19,7 +19,7 @@ pub const CONNECTION: u32 = u32::MAX;
 pub const MAX_NAME_BYTES: usize = 255;
 /// Maximum length of a receipt's text, in bytes.
 pub const MAX_TEXT_BYTES: usize = 255;
-/// Length of a SHA-256 digest (FIPS 180-4), in bytes.
+/// Length of a digest, in bytes: here SHA-256 (FIPS 180-4), in [`multipath`](super::multipath) BLAKE3.
 pub const DIGEST_BYTES: usize = 32;
 
 /// Length of an offer without the name, in bytes.

@@ -79,6 +79,7 @@ pub fn agent_event(at: Instant, output: &Output, error: Option<&dyn Display>, na
                 "object": admission.number,
                 "deadline_s": admission.deadline.as_secs_f64(),
                 "predicted_s": admission.best.map(|best| best.as_secs_f64()),
+                "expected_s": admission.expected.map(|expected| expected.as_secs_f64()),
                 "can_be_met": admission.can_be_met()
             });
             ("admission", fields)

@@ -139,18 +139,18 @@ impl<'a> Report<'a> {
 /// The prediction for a deadline.
 fn admission(report: Admission, sent: &Sent) -> String {
     let name = shown(sent);
-    match (report.can_be_met(), predicted_s(report, sent)) {
-        (Some(true), Some(predicted_s)) => format!("{name} will be complete in {predicted_s:.1} s at the latest"),
-        (Some(false), Some(predicted_s)) => {
-            format!("the deadline of {name} cannot be met; predicted completion: in {predicted_s:.1} s")
+    match (report.can_be_met(), after_s(report.expected, sent), after_s(report.best, sent)) {
+        (Some(true), Some(expected_s), _) => format!("{name} is expected to be complete in {expected_s:.1} s, in time"),
+        (Some(false), _, Some(best_s)) => {
+            format!("the deadline of {name} cannot be met; predicted completion: in {best_s:.1} s")
         }
         _ => format!("no prediction for {name} is available yet"),
     }
 }
 
-/// Predicted completion, in seconds after the file was generated.
-fn predicted_s(report: Admission, sent: &Sent) -> Option<f64> {
-    Some(report.best?.since(sent.upload.start).as_secs_f64())
+/// In seconds after the file was generated.
+fn after_s(at: Option<Instant>, sent: &Sent) -> Option<f64> {
+    Some(at?.since(sent.upload.start).as_secs_f64())
 }
 
 fn line(sent: &Sent) -> String {
@@ -185,9 +185,10 @@ fn stored(sent: &Sent) -> String {
 
 fn in_json(sent: &Sent) -> Value {
     let deadline = sent.upload.deadline.map(|deadline| deadline.since(sent.upload.start).as_secs_f64());
-    let admission = sent
-        .admission
-        .map(|report| json!({ "can_be_met": report.can_be_met(), "predicted_s": predicted_s(report, sent) }));
+    let admission = sent.admission.map(|report| {
+        let (expected_s, predicted_s) = (after_s(report.expected, sent), after_s(report.best, sent));
+        json!({ "can_be_met": report.can_be_met(), "expected_s": expected_s, "predicted_s": predicted_s })
+    });
     let reason = match sent.ending {
         Some(Ending::Abandoned(why)) => Some(why.words()),
         _ => Some(sent.text.as_str()).filter(|text| !text.is_empty()),

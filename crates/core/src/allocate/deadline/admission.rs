@@ -23,9 +23,21 @@ impl Deadline {
                 self.predicted = object.number + 1;
             }
             let best = known.then(|| self.earliest_s(sources, due)).flatten();
+            let expected = best.map(|best_s| now + Duration::from_secs_f64(self.expected_s(sources, due, best_s)));
             let best = best.map(|after_s| now + Duration::from_secs_f64(after_s));
-            self.admissions.push_back(Admission { number: object.number, deadline: object.deadline, best });
+            self.admissions.push_back(Admission { number: object.number, deadline: object.deadline, best, expected });
         }
+    }
+
+    /// When what is due is expected to be complete, in s from now: if the cheapest path does not suffice, the others carry so
+    /// little that it is just in time. `best_s`: when all paths together will have carried it, with the wanted confidence.
+    fn expected_s(&self, sources: &[Source], due: &Due, best_s: f64) -> f64 {
+        let rate = |source: &Source| source.history.mean_rate(due.within_s).unwrap_or(0.0);
+        let took_s = |bytes_s: f64| if bytes_s > 0.0 { due.bytes / bytes_s } else { f64::INFINITY };
+        let (cheapest, all) = (sources.first().map_or(0.0, rate), sources.iter().map(rate).sum::<f64>());
+        // The last byte arrives half an RTT after it is sent, and the receipt as much later.
+        let rtt_s = sources.first().map_or(0.0, |source| source.history.min_rtt().as_secs_f64());
+        (took_s(cheapest) + rtt_s).min(due.within_s).max(best_s.min(took_s(all) + rtt_s))
     }
 
     /// When all paths together will have carried what is due, in s from now, to a

@@ -139,6 +139,19 @@ fn feasibility_is_reported_before_an_object_begins() {
     assert!((15.7..17.5).contains(&best_s), "{best_s}");
 }
 
+/// What the cheapest path carries in time is not expected sooner because others could carry it too, and what it does not
+/// is expected just in time.
+#[test]
+fn completion_is_expected_as_it_is_planned() {
+    for (size, expected) in
+        [(6_000_000, 6.3..6.5), (9_700_000, 9.8..10.0), (15_000_000, 9.8..10.0), (30_000_000, 15.7..16.0)]
+    {
+        let admission = first_admission([0.95e6, 0.95e6], size);
+        let expected_s = admission.and_then(|admission| admission.expected).map_or(0.0, Instant::as_secs_f64);
+        assert!(expected.contains(&expected_s), "{size}: {expected_s}");
+    }
+}
+
 #[test]
 fn unknown_paths_give_no_prediction_and_the_cheapest_is_used_first() {
     let mut deadline = Deadline::new(Params::default());

@@ -1,4 +1,4 @@
-//! The wire format of version 3; numbers are in network byte order.
+//! The wire format of version 4; numbers are in network byte order.
 //!
 //! The sender's stream on each connection begins with a [`Greeting`], the receiver's with a [`welcome`].
 //! On an encrypted connection these streams are inside the records of the driver's cipher, after a handshake that
@@ -14,11 +14,11 @@ use crate::transfer::frame::{self, Fault, Partial, Receipt};
 pub use crate::transfer::frame::{CONNECTION, DIGEST_BYTES, Outcome, abandon, end, receipt};
 
 /// Name and version.
-pub const PREFACE: [u8; 8] = *b"XLANE\0\0\x03";
+pub const PREFACE: [u8; 8] = *b"XLANE\0\0\x04";
 /// The same of an encrypted connection, before its handshake.
-pub const ENCRYPTED_PREFACE: [u8; 8] = *b"XLANE\0\x01\x03";
-/// Start of both streams in version 2, whose receipts are those of this version.
-pub const FORMER_PREFACE: [u8; 8] = *b"XLANE\0\0\x02";
+pub const ENCRYPTED_PREFACE: [u8; 8] = *b"XLANE\0\x01\x04";
+/// The preface of another version differs in its last byte: in the clear, and encrypted.
+const NAMES: [&[u8]; 2] = [b"XLANE\0\0", b"XLANE\0\x01"];
 /// Length of a greeting, in bytes.
 pub const GREETING_BYTES: usize = PREFACE.len() + 17;
 /// Length of a welcome, in bytes.
@@ -79,14 +79,25 @@ impl Greeting {
     }
 }
 
-/// The former version of which a stream that begins with these bytes is.
-pub fn former_version(bytes: &[u8]) -> Option<u8> {
-    let (preface, _) = bytes.split_first_chunk()?;
-    match *preface {
-        frame::PREFACE => Some(1),
-        FORMER_PREFACE => Some(2),
-        _ => None,
-    }
+/// The other version of which a stream that begins with these bytes is, in the clear or encrypted.
+pub fn other_version(bytes: &[u8]) -> Option<u8> {
+    let version = *bytes.get(PREFACE.len() - 1)?;
+    let is_other = version != PREFACE[PREFACE.len() - 1] && NAMES.iter().any(|name| bytes.starts_with(name));
+    is_other.then_some(version)
+}
+
+/// Whether these bytes, at most as many as a preface has, may be the beginning of a stream of any version.
+pub fn may_be_preface(bytes: &[u8]) -> bool {
+    NAMES.iter().any(|name| name.starts_with(&bytes[..bytes.len().min(name.len())]))
+}
+
+/// The start of a receiver's stream of another version, for a receipt about the connection: it is the same in all versions.
+pub fn other_welcome(version: u8) -> Vec<u8> {
+    let mut begin = PREFACE.to_vec();
+    begin[PREFACE.len() - 1] = version;
+    // Version 1 has no instance.
+    begin.resize(if version == 1 { PREFACE.len() } else { WELCOME_BYTES }, 0);
+    begin
 }
 
 /// Checks the beginning of a stream.
@@ -98,10 +109,10 @@ pub fn check_preface(bytes: &[u8]) -> Result<(), Fault> {
     if bytes[..known] == PREFACE[..known] {
         return Ok(());
     }
-    let what = match former_version(bytes) {
-        Some(version) => alloc::format!("version {version} of the transfer, where this program has version 3,"),
+    let what = match other_version(bytes) {
+        Some(version) => alloc::format!("version {version} of the transfer, where this program has version 4,"),
         None if bytes.starts_with(&ENCRYPTED_PREFACE) => "an encrypted stream where one in the clear is due".into(),
-        None => "not a Crosslane transfer of version 3".into(),
+        None => "not a Crosslane transfer of version 4".into(),
     };
     Err(Fault { offset: 0, what })
 }

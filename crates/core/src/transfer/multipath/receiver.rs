@@ -1,6 +1,7 @@
 //! The receiver: puts the objects together, in whichever order and over whichever connection their pieces
 //! arrive.
 
+use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::string::String;
@@ -20,7 +21,7 @@ pub const MAX_BEGUN: usize = 1024;
 
 /// An event of the transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum Event<'a> {
     /// An object begins. If it [can be resumed](super::is_resumable), the driver says what it
     /// [has](Receiver::have) of it, and answers.
     Offer {
@@ -45,8 +46,8 @@ pub enum Event {
         index: u32,
         /// Offset of its bytes in the object.
         offset: u64,
-        /// The bytes.
-        bytes: Vec<u8>,
+        /// The bytes; a piece that is whole in what was given is not copied.
+        bytes: Cow<'a, [u8]>,
     },
     /// All pieces of an object and its digest have arrived. The driver checks the digest and
     /// [closes](Receiver::close) the object.
@@ -131,15 +132,15 @@ impl Receiver {
     ///
     /// # Errors
     /// The stream is malformed; nothing after the fault can be read.
-    pub fn take(&mut self, path: u8, bytes: &mut &[u8]) -> Result<Option<Event>, Fault> {
+    pub fn take<'a>(&mut self, path: u8, bytes: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fault> {
         loop {
             if let Some(event) = self.complete.take().and_then(|number| self.completed(number)) {
                 return Ok(Some(event));
             }
             let Some(connection) = self.connections.get_mut(&path) else { return Ok(None) };
             if connection.piece.is_some() {
-                let Some(piece) = connection.take_piece(bytes) else { return Ok(None) };
-                if let Some(event) = self.on_piece(piece) {
+                let Some((number, index, bytes)) = connection.take_piece(bytes) else { return Ok(None) };
+                if let Some(event) = self.on_piece(number, index, bytes) {
                     return Ok(Some(event));
                 }
                 continue;
@@ -196,7 +197,7 @@ impl Receiver {
         self.duplicates
     }
 
-    fn completed(&self, number: u32) -> Option<Event> {
+    fn completed(&self, number: u32) -> Option<Event<'static>> {
         let digest = self.objects.get(&number)?.digest?;
         Some(Event::Complete { number, digest })
     }
@@ -208,8 +209,7 @@ impl Receiver {
         }
     }
 
-    fn on_piece(&mut self, piece: Arriving) -> Option<Event> {
-        let Arriving { number, index, bytes, .. } = piece;
+    fn on_piece<'a>(&mut self, number: u32, index: u32, bytes: Cow<'a, [u8]>) -> Option<Event<'a>> {
         let is_new = self.objects.get_mut(&number).is_some_and(|object| object.arrived.insert(index));
         if !is_new {
             self.duplicates += bytes.len() as u64;
@@ -221,7 +221,7 @@ impl Receiver {
     }
 
     /// Processes a complete frame, or the header of a piece.
-    fn frame(&mut self, path: u8, frame: &Partial) -> Result<Option<Event>, Fault> {
+    fn frame(&mut self, path: u8, frame: &Partial) -> Result<Option<Event<'static>>, Fault> {
         let number = frame.u32(1);
         let kind = frame.u8(0);
         if kind == OFFER || kind == PART {
@@ -240,7 +240,7 @@ impl Receiver {
                     return Err(frame.fault(format!("a piece that object {number} does not have")));
                 }
                 let length = usize::from(length);
-                let piece = Arriving { number, index, length, bytes: Vec::with_capacity(length) };
+                let piece = Arriving { number, index, length, bytes: Vec::new() };
                 if let Some(connection) = self.connections.get_mut(&path) {
                     connection.piece = Some(piece);
                 }
@@ -266,7 +266,7 @@ impl Receiver {
     }
 
     /// An object is offered on each connection that carries a part of it.
-    fn offer(&mut self, number: u32, frame: &Partial, is_part: bool) -> Result<Option<Event>, Fault> {
+    fn offer(&mut self, number: u32, frame: &Partial, is_part: bool) -> Result<Option<Event<'static>>, Fault> {
         let (size_bytes, modified_ns) = (frame.u64(5), frame.u64(17));
         let part = is_part.then(|| Part { offset: frame.u64(25), is_last: frame.u8(33) != 0 });
         let name = frame.text(if is_part { PART_OFFER_BYTES } else { OFFER_BYTES });
@@ -320,17 +320,25 @@ impl Connection {
     }
 
     /// The piece that is arriving, once it is complete.
-    fn take_piece(&mut self, bytes: &mut &[u8]) -> Option<Arriving> {
-        let piece = self.piece.as_mut()?;
-        let part = bytes.len().min(piece.length - piece.bytes.len());
+    fn take_piece<'a>(&mut self, bytes: &mut &'a [u8]) -> Option<(u32, u32, Cow<'a, [u8]>)> {
+        let Arriving { number, index, length, bytes: begun } = self.piece.as_mut()?;
+        let (number, index) = (*number, *index);
+        let part = bytes.len().min(*length - begun.len());
         let (now, later) = bytes.split_at(part);
-        piece.bytes.extend_from_slice(now);
         self.partial.offset += part as u64;
         *bytes = later;
-        if piece.bytes.len() < piece.length {
-            return None;
-        }
+        let whole = if part == *length {
+            Cow::Borrowed(now)
+        } else {
+            begun.reserve_exact(*length - begun.len());
+            begun.extend_from_slice(now);
+            if begun.len() < *length {
+                return None;
+            }
+            Cow::Owned(core::mem::take(begun))
+        };
         self.received += 1;
-        self.piece.take()
+        self.piece = None;
+        Some((number, index, whole))
     }
 }

@@ -44,6 +44,8 @@ const RECEIPT_TIMEOUT: Duration = Duration::from_secs(3);
 const MARGIN_MS: f64 = 20.0;
 /// How much earlier the cheaper paths must be done for a path to be switched off, in ms: a change costs little here.
 const SPARE_MS: f64 = 10.0;
+/// A path that carries pauses if it could for this long, in ms: on a separate connection a change costs little.
+const PAUSE_MS: f64 = 200.0;
 /// A path that never had a connection counts as good for this long after the first object.
 const CONNECT_PATIENCE: Duration = Duration::from_millis(300);
 /// A piece is late if it is expected this long before the deadline, or later, in s.
@@ -70,7 +72,8 @@ impl Sender {
     /// [`MAX_PATHS`] are used. All are [closed](Self::close).
     pub fn new(late: Late, unit_costs: &[f64]) -> Sender {
         let paths = unit_costs.iter().take(MAX_PATHS).map(|cost| Path::new(*cost)).collect();
-        let plan = Deadline::without_ordering(Params { margin_ms: MARGIN_MS, spare_ms: SPARE_MS, ..Params::default() });
+        let (margin_ms, spare_ms, pause_ms) = (MARGIN_MS, SPARE_MS, PAUSE_MS);
+        let plan = Deadline::without_ordering(Params { margin_ms, spare_ms, pause_ms, ..Params::default() });
         Sender {
             late,
             plan,

@@ -5,10 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crosslane_core::time::Instant;
-use crosslane_core::transfer::frame::PREFACE as FIRST_PREFACE;
-use crosslane_core::transfer::multipath::frame::{
-    self, ENCRYPTED_PREFACE, FORMER_PREFACE, GREETING_BYTES, Greeting, PREFACE,
-};
+use crosslane_core::transfer::multipath::frame::{self, ENCRYPTED_PREFACE, GREETING_BYTES, Greeting, PREFACE};
 use nix::poll::{PollFd, PollFlags};
 use socket2::Socket;
 
@@ -47,7 +44,7 @@ impl Joined {
     }
 }
 
-/// Reads the greeting of a sender; without keys, in the clear. A sender of a former version, or with other keys, is
+/// Reads the greeting of a sender; without keys, in the clear. A sender of another version, or with other keys, is
 /// rejected with a reason that it shows.
 ///
 /// # Errors
@@ -62,7 +59,7 @@ pub fn greet(
     let wait = Wait { until: clock.now() + PREFACE_TIMEOUT, clock, stop };
     let preface = read_preface(&socket, &wait)?;
     if preface != PREFACE && preface != ENCRYPTED_PREFACE {
-        return Err(reject_former(&socket, preface));
+        return Err(reject_version(&socket, preface));
     }
     let mut bytes = [0; GREETING_BYTES];
     let (key, stream) = match keys {
@@ -91,8 +88,7 @@ fn read_preface(socket: &Socket, wait: &Wait<'_>) -> Result<[u8; PREFACE.len()],
     let mut preface = [0; PREFACE.len()];
     for length in 1..=preface.len() {
         wait.exact(socket, &mut preface[length - 1..length])?;
-        let known = [PREFACE, ENCRYPTED_PREFACE, FORMER_PREFACE, FIRST_PREFACE];
-        if !known.iter().any(|known| known[..length] == preface[..length]) {
+        if !frame::may_be_preface(&preface[..length]) {
             let fault = |cause| TransferError::Stream { attempt: "receiving", cause };
             frame::check_preface(&preface[..length]).map_err(fault)?;
         }
@@ -100,16 +96,14 @@ fn read_preface(socket: &Socket, wait: &Wait<'_>) -> Result<[u8; PREFACE.len()],
     Ok(preface)
 }
 
-/// A receipt about the connection is the same in all versions.
-fn reject_former(socket: &Socket, preface: [u8; PREFACE.len()]) -> TransferError {
-    let mut begin = preface.to_vec();
-    let version = frame::former_version(&preface).unwrap_or(0);
-    if version > 1 {
-        begin.extend([0; frame::WELCOME_BYTES - PREFACE.len()]);
-    }
+/// Answers in the sender's format.
+fn reject_version(socket: &Socket, preface: [u8; PREFACE.len()]) -> TransferError {
+    let own = PREFACE[PREFACE.len() - 1];
+    let version = frame::other_version(&preface).unwrap_or(0);
+    let older = if version < own { "sender" } else { "receiver" };
     let text =
-        format!("it has version 3 of the transfer, the sender version {version}; update Crosslane at the sender");
-    connection::reject(socket, &connection::refusal(begin, &text));
+        format!("it has version {own} of the transfer, the sender version {version}; update Crosslane at the {older}");
+    connection::reject(socket, &connection::refusal(frame::other_welcome(version), &text));
     let cause = frame::check_preface(&preface).err();
     cause.map_or_else(|| keys_fault(text, ""), |cause| TransferError::Stream { attempt: "receiving", cause })
 }

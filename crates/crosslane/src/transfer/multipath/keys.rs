@@ -22,7 +22,7 @@ use crate::tunnel::security::{PrivateKey, PublicKey, initiator, peer_of, respond
 
 /// Hashed into every handshake: those of the tunnel and of the controller are not accepted here. A version of the
 /// transfer has its own.
-const PROLOGUE: &[u8] = b"crosslane transfer 3";
+const PROLOGUE: &[u8] = b"crosslane transfer 4";
 /// Length of the sender's message, in bytes: ephemeral key, encrypted static key, tag of the empty payload.
 pub(super) const NOISE_1_BYTES: usize = 32 + 48 + 16;
 /// Length of the receiver's message, in bytes: ephemeral key, tag of the empty payload.

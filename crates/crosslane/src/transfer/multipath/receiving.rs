@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::super::TransferError;
 use super::super::connection::{self, POLL_INTERVAL};
 use super::super::receiving::{IDLE_TIMEOUT, Incomplete, OFFER_TIMEOUT, Offer, STALL_TIMEOUT, Sink};
+use super::cipher::MAX_PART_BYTES;
 use super::digests::Digests;
 use super::greeting::broken;
 pub use super::greeting::{Joined, Sender, greet};
@@ -27,6 +28,11 @@ use nix::poll::{PollFd, PollFlags};
 pub const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes read at a time.
 const READ_BYTES: usize = 256 * 1024;
+/// Bytes read from a connection before the receiver replies and turns to the next one.
+const TURN_BYTES: usize = 4 * READ_BYTES;
+/// A receiver that has read a turn, and then nothing, rests for this time: to be woken by each packet of a fast path would
+/// cost both ends more.
+const REST: Duration = Duration::from_micros(200);
 /// Bytes of unsent replies beyond which nothing more is read from a connection.
 const MAX_UNSENT: usize = 64 * 1024;
 
@@ -83,7 +89,7 @@ struct Incoming {
 impl Receiving<'_> {
     fn run(&mut self, join: &mpsc::Receiver<Joined>, stop: &AtomicBool) -> Result<(), TransferError> {
         let mut buffer = vec![0; READ_BYTES];
-        let start = self.clock.now();
+        let (start, mut since_wait) = (self.clock.now(), 0);
         while !stop.load(Ordering::Relaxed) {
             join.try_iter().for_each(|joined| self.join(joined));
             if self.links.is_empty() && self.engine.is_between_objects() {
@@ -94,10 +100,10 @@ impl Receiving<'_> {
                 return Err(TransferError::Superseded);
             }
             let paths: Vec<u8> = self.links.keys().copied().collect();
-            let mut idle = true;
+            let mut turn = 0;
             for path in paths {
                 match self.exchange(path, &mut buffer) {
-                    Ok(count) => idle &= count == 0,
+                    Ok(count) => turn += count,
                     Err(TransferError::Connection { cause, .. }) => {
                         self.links.remove(&path);
                         self.cause = Some(cause);
@@ -107,9 +113,15 @@ impl Receiving<'_> {
                     Err(fault) => return Err(fault),
                 }
             }
-            if !self.catch_up() && idle {
-                self.wait()?;
+            since_wait += turn;
+            if self.catch_up() || turn > 0 {
+                continue;
             }
+            match since_wait {
+                0..TURN_BYTES => self.wait()?,
+                _ => std::thread::sleep(REST),
+            }
+            since_wait = 0;
         }
         Ok(())
     }
@@ -148,12 +160,19 @@ impl Receiving<'_> {
         if link.unsent() > MAX_UNSENT {
             return Ok(0);
         }
-        let Some(mut bytes) = link.read(buffer).map_err(broken)? else { return Ok(0) };
-        let count = bytes.len();
-        self.last = self.clock.now();
-        let fault = |cause| TransferError::Stream { attempt: "receiving", cause };
-        while let Some(event) = self.engine.take(path, &mut bytes).map_err(fault)? {
-            self.handle(path, event);
+        let (mut count, mut is_full) = (0, true);
+        while is_full
+            && count < TURN_BYTES
+            && let Some(link) = self.links.get_mut(&path)
+            && let Some(mut bytes) = link.read(buffer).map_err(broken)?
+        {
+            count += bytes.len();
+            is_full = bytes.len() > READ_BYTES - MAX_PART_BYTES;
+            self.last = self.clock.now();
+            let fault = |cause| TransferError::Stream { attempt: "receiving", cause };
+            while let Some(event) = self.engine.take(path, &mut bytes).map_err(fault)? {
+                self.handle(path, event);
+            }
         }
         if let (Some(pieces), Some(link)) = (self.engine.poll_received(path), self.links.get_mut(&path)) {
             frame::received(&mut link.outbox, pieces);

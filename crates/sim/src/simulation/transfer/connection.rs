@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crosslane_core::path::{PathId, Transport};
 use crosslane_core::time::Instant;
-use crosslane_core::transfer::frame::Fault;
+use crosslane_core::transfer::frame::{Fault, Receipt};
 use crosslane_core::transfer::multipath::frame::{self, GREETING_BYTES, Greeting, Replies, Reply};
 use crosslane_core::transfer::multipath::receiver::{Event, Receiver};
 
@@ -21,6 +21,14 @@ pub(super) struct Connection {
     up: Stream,
     down: Stream,
     replies: Replies,
+}
+
+/// What the receiver reads; the bytes of a piece are zeros.
+pub(super) enum Read {
+    Piece(u32),
+    Complete(u32),
+    Abandon(u32),
+    Closed(Receipt),
 }
 
 /// The bytes of one direction that the reader has not read.
@@ -112,7 +120,7 @@ impl Connection {
     ///
     /// # Errors
     /// The stream is malformed.
-    pub(super) fn receive(&mut self, now: Instant, path: u8, receiver: &mut Receiver) -> Result<Vec<Event>, Fault> {
+    pub(super) fn receive(&mut self, now: Instant, path: u8, receiver: &mut Receiver) -> Result<Vec<Read>, Fault> {
         let (delivered, mut events, mut replies) = (self.server.delivered(), Vec::new(), Vec::new());
         if self.up.read < GREETING && delivered >= GREETING {
             self.up.read(GREETING, |_| Ok(()))?;
@@ -122,7 +130,7 @@ impl Connection {
         if self.up.read >= GREETING && delivered > self.up.read {
             self.up.read(delivered, |bytes| {
                 while let Some(event) = receiver.take(path, bytes)? {
-                    events.push(event);
+                    events.extend(read(event));
                 }
                 Ok(())
             })?;
@@ -192,5 +200,16 @@ impl Stream {
         self.bytes.drain(..count);
         self.read = end;
         result
+    }
+}
+
+fn read(event: Event<'_>) -> Option<Read> {
+    match event {
+        Event::Piece { number, .. } => Some(Read::Piece(number)),
+        Event::Complete { number, .. } => Some(Read::Complete(number)),
+        Event::Abandon { number, .. } => Some(Read::Abandon(number)),
+        Event::Closed(receipt) => Some(Read::Closed(receipt)),
+        // No object is resumed.
+        Event::Offer { .. } | Event::OfferedAgain { .. } => None,
     }
 }

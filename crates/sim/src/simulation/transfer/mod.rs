@@ -9,7 +9,7 @@ use crosslane_core::path::PathId;
 use crosslane_core::time::{Duration, Instant};
 use crosslane_core::transfer::frame::Receipt;
 use crosslane_core::transfer::multipath::frame::{self, DIGEST_BYTES, Outcome, PIECE_HEADER_BYTES, Reply};
-use crosslane_core::transfer::multipath::receiver::{Event, Receiver};
+use crosslane_core::transfer::multipath::receiver::Receiver;
 use crosslane_core::transfer::multipath::sender::{Decision, Sender, Write};
 
 mod connection;
@@ -20,7 +20,7 @@ use crate::record::rows::MessageRow;
 use crate::scenario::Scenario;
 use crate::traffic::{Sizes, Starts};
 use crate::transport::{Segment, Settings, SubflowInfo};
-use connection::Connection;
+use connection::{Connection, Read};
 
 /// Interval at which `crosslane send` reads statistics.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -208,20 +208,19 @@ impl Transfer {
         }
         for event in events {
             match event {
-                Event::Piece { number, .. } => {
+                Read::Piece(number) => {
                     self.last.insert(number, now);
                 }
-                Event::Complete { number, .. } => {
+                Read::Complete(number) => {
                     let last = self.last.remove(&number).unwrap_or(now);
                     self.log.received(last, number.into());
                     self.end(now, number, Outcome::Stored);
                 }
-                Event::Abandon { number, .. } => {
+                Read::Abandon(number) => {
                     self.last.remove(&number);
                     self.end(now, number, Outcome::Partial);
                 }
-                Event::Closed(receipt) => self.send_receipt(now, place, &receipt),
-                Event::Offer { .. } | Event::OfferedAgain { .. } => {}
+                Read::Closed(receipt) => self.send_receipt(now, place, &receipt),
             }
         }
     }

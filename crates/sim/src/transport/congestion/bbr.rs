@@ -264,11 +264,11 @@ impl Bbr {
         }
     }
 
-    /// `bbr_update_min_rtt`; returns the window.
+    /// `bbr_update_min_rtt`; returns the window. Since Linux 5.10 an RTT equal to the minimum does not postpone ProbeRTT.
     fn note_rtt(&mut self, sample: &RateSample, mut window: u32) -> u32 {
         let expired = sample.now.since(self.min_rtt_at) > RTT_WINDOW;
         if let Some(rtt) = sample.rtt
-            && (expired || self.min_rtt.is_none_or(|min| rtt <= min))
+            && (expired || self.min_rtt.is_none_or(|min| rtt < min))
         {
             (self.min_rtt, self.min_rtt_at) = (Some(rtt), sample.now);
         }

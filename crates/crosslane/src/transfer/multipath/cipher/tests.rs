@@ -82,7 +82,7 @@ proptest! {
     #[test]
     fn no_answer_causes_a_panic(known in 0..9_usize, is_encrypted: bool, rest in prop::collection::vec(any::<u8>(), 0..600)) {
         let (_, keys) = keys();
-        let preface = if is_encrypted { b"XLANE\0\x01\x03" } else { b"XLANE\0\0\x03" };
+        let preface = if is_encrypted { b"XLANE\0\x01\x04" } else { b"XLANE\0\0\x04" };
         let answer = [&preface[..known.min(8)], &rest].concat();
         prop_assume!(!answer.is_empty());
         prop_assert!(finish(Handshake::begin(&keys).unwrap().0, &answer).is_err());

@@ -18,11 +18,12 @@ impl Flow {
         Flow { bbr, window: INITIAL_WINDOW, ms: 0, total: 0 }
     }
 
-    /// A flow whose rate has converged.
+    /// A flow whose rate has converged, and which has just measured its minimum RTT.
     fn settled() -> Flow {
         let mut flow = Flow::new();
         (0..40).for_each(|_| flow.round());
         flow.await_phase(3);
+        flow.bbr.min_rtt_at = Instant::from_millis(flow.ms);
         flow
     }
 
@@ -156,13 +157,20 @@ fn probe_rtt_lasts_at_least_a_round() {
     assert!(!flow.bbr.probes_rtt());
 }
 
+/// Linux has only lower ones do so since 5.10.
 #[test]
-fn an_rtt_equal_to_the_minimum_postpones_probe_rtt() {
-    let mut flow = Flow::settled();
-    flow.rounds_for(9_000);
-    flow.round();
-    flow.rounds_for(9_000);
-    assert!(!flow.bbr.probes_rtt());
+fn an_rtt_equal_to_the_minimum_does_not_postpone_probe_rtt_and_a_lower_one_does() {
+    for (rtt, probes) in [(RTT, true), (RTT - Duration::from_micros(1), false)] {
+        let mut flow = Flow::settled();
+        flow.rounds_for(9_000);
+        flow.round_with(|sample| sample.rtt = Some(rtt));
+        let mut has_probed = false;
+        for _ in 0..15 {
+            flow.rounds_for(100);
+            has_probed |= flow.bbr.probes_rtt();
+        }
+        assert_eq!(has_probed, probes, "{rtt:?}");
+    }
 }
 
 /// Plain TCP detects that its application paused, a subflow of MPTCP does not.
