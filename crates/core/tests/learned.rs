@@ -188,3 +188,18 @@ fn each_way_in_which_a_file_is_no_tree_has_one_sentence() {
     let cut = serde_json::from_str::<Tree>(&version[..60]).expect_err("cut short").to_string();
     assert!(cut.starts_with("EOF while parsing"), "{cut}");
 }
+
+#[test]
+fn a_tree_says_what_it_was_trained_on() {
+    let text = r#"{"format": "crosslane-tree", "version": 1, "strategy": "learned", "trained": TRAINED, "nodes": [{"a_first": 1}]}"#;
+    let origin = |trained: &str| {
+        serde_json::from_str::<Tree>(&text.replace("TRAINED", trained)).map(|tree| tree.origin().to_owned())
+    };
+    let of_lab = r#"{"rows": 38000, "accuracy": {"random": 0.71, "by drive": 0.7}, "seeds": [1, 2], "by": "x"}"#;
+    assert_eq!(
+        origin(of_lab).ok().as_deref(),
+        Some("accuracy (by drive 0.7, random 0.71), by x, rows 38000, seeds (1, 2)")
+    );
+    assert_eq!(origin("null").ok().as_deref(), Some(""));
+    assert_eq!(origin(&format!("{:?}", "x".repeat(10_000))).map(|origin| origin.len()).ok(), Some(300));
+}
