@@ -6,11 +6,10 @@ mod program;
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crosslane::control::report::AgentStatus;
 use crosslane::netlink::endpoints::Limits;
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::Testbed;
@@ -18,7 +17,7 @@ use crosslane::trials;
 use crosslane_core::allocate::learned::features::{COUNT, DELIVERY, RTT};
 use crosslane_core::allocate::learned::trial::Trial;
 use crosslane_core::path::PathId;
-use program::agent::{Agent, command};
+use program::agent::{Agent, await_states, command, run};
 use program::links::{self, exchange};
 use program::{CROSSLANE, ProgramOutput, can_drive, crosslane};
 use serde_json::Value;
@@ -63,14 +62,14 @@ fn store(numbers: std::ops::RangeInclusive<u64>) -> String {
             values
         };
         let (a, b) = (values(10.0 + draw(1) % 90.0), values(10.5 + draw(2) % 90.0));
-        let is_a_better = (a[RTT] < b[RTT]) ^ (number % 10 == 0);
+        let is_a_better = (a[RTT] < b[RTT]) ^ number.is_multiple_of(10);
         let goodput_mbit_s = if is_a_better { [10.0, 5.0] } else { [5.0, 10.0] };
         let (paths, delay_ms) = ([PathId(0), PathId(1)], [30.0, 30.0]);
         let trial = Trial {
             paths,
             values: [a, b],
             was_a_first: true,
-            is_a_preferred: number % 2 == 0,
+            is_a_preferred: number.is_multiple_of(2),
             goodput_mbit_s,
             delay_ms,
         };
@@ -90,25 +89,6 @@ fn folder(configuration: &str, nodes: &str, store: &str) -> TempDir {
 
 fn refit(folder: &Path) -> ProgramOutput {
     crosslane(folder, &["refit", "--config", "agent.toml"])
-}
-
-fn run(testbed: &Testbed, folder: &Path, arguments: &[&str]) -> ProgramOutput {
-    let mut command = Command::new(CROSSLANE);
-    command.args(arguments).current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    testbed.vehicle.spawn(&mut command).unwrap().wait_with_output().unwrap().into()
-}
-
-fn await_states(testbed: &Testbed, folder: &Path, expected: [&str; 2]) -> AgentStatus {
-    let began = Instant::now();
-    loop {
-        let status: AgentStatus = serde_json::from_str(&run(testbed, folder, &["status", "--json"]).stdout).unwrap();
-        let states: Vec<&str> = status.paths.iter().map(|path| path.state.as_str()).collect();
-        if states == expected {
-            return status;
-        }
-        assert!(began.elapsed() < Duration::from_secs(20), "{states:?} instead of {expected:?}");
-        sleep(Duration::from_millis(20));
-    }
 }
 
 fn start(testbed: &Testbed, folder: TempDir) -> Agent {
@@ -131,31 +111,31 @@ fn a_better_tree_orders_the_paths_of_the_running_agent_and_says_what_it_was_fitt
         Agent::spawn(&testbed.vehicle, workdir, |folder, ready| command(folder, &without_trials, &events, ready));
     let folder = agent.workdir.path().to_owned();
     let (client, server) = links::connect(&testbed, &listener);
-    await_states(&testbed, &folder, ["backup", "active"]);
+    await_states(&testbed.vehicle, ["backup", "active"]);
 
-    let done = run(&testbed, &folder, &["refit", "--config", "agent.toml", "--json"]);
+    let done = run(&testbed.vehicle, &folder, &["refit", "--config", "agent.toml", "--json"]);
     assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""), "{done:?}");
     let done: Value = serde_json::from_str(&done.stdout).unwrap();
     assert_eq!((&done["promoted"], &done["running"], &done["held_out"]), (&true.into(), &true.into(), &80.into()));
     assert!(done["accuracy"].as_f64() > Some(0.85) && done["running_accuracy"].as_f64() < Some(0.15), "{done}");
-    let status = await_states(&testbed, &folder, ["active", "backup"]);
+    let status = await_states(&testbed.vehicle, ["active", "backup"]);
     exchange(&client, &server);
     let origin = "trained: accuracy 0.";
     assert!(status.tree.is_some_and(|tree| tree.contains(origin) && tree.contains("by crosslane refit")));
-    let explained = run(&testbed, &folder, &["explain", "near"]).stdout;
+    let explained = run(&testbed.vehicle, &folder, &["explain", "near"]).stdout;
     assert!(explained.contains("a tree orders the paths, with ") && explained.contains(", rows 320, "), "{explained}");
     let former = fs::read_to_string(folder.join("tree.json.former")).unwrap();
     assert_eq!(former, tree(LONGER_FIRST));
     let size = fs::metadata(folder.join("tree.json")).unwrap().len();
     assert!(size < 20_000, "{size}");
 
-    let again = run(&testbed, &folder, &["refit", "--config", "agent.toml"]);
+    let again = run(&testbed.vehicle, &folder, &["refit", "--config", "agent.toml"]);
     let expected = "the tree stays: the running tree has seen all but 0 of the newest rows, and 50 are needed to compare \
                     another one with it\n";
     assert_eq!((again.code, again.stdout.as_str()), (Some(0), expected), "{again:?}");
     fs::rename(folder.join("tree.json.former"), folder.join("tree.json")).unwrap();
-    assert_eq!(run(&testbed, &folder, &["reload"]).stdout, "another tree orders the paths, with 3 nodes\n");
-    await_states(&testbed, &folder, ["backup", "active"]);
+    assert_eq!(run(&testbed.vehicle, &folder, &["reload"]).stdout, "another tree orders the paths, with 3 nodes\n");
+    await_states(&testbed.vehicle, ["backup", "active"]);
     let (events, stderr) = agent.end();
     assert_eq!(stderr, "");
     assert!(events.contains("\"reason\":\"a tree orders the paths, with 3 nodes\""), "{events}");

@@ -32,9 +32,9 @@ fn rows(count: u64, wrong: u64) -> Vec<Row> {
         };
         let mut values = TRIAL.values;
         (values[0][RTT], values[1][RTT]) = (10.0 + draw(1) % 90.0, 10.5 + draw(2) % 90.0);
-        let is_a_better = (values[0][RTT] < values[1][RTT]) ^ (number % wrong == 0);
+        let is_a_better = (values[0][RTT] < values[1][RTT]) ^ number.is_multiple_of(wrong);
         let goodput_mbit_s = if is_a_better { [10.0, 5.0] } else { [5.0, 10.0] };
-        Row { number, trial: Trial { values, goodput_mbit_s, is_a_preferred: number % 2 == 0, ..TRIAL } }
+        Row { number, trial: Trial { values, goodput_mbit_s, is_a_preferred: number.is_multiple_of(2), ..TRIAL } }
     };
     (1..=count).map(row).collect()
 }
