@@ -1,4 +1,4 @@
-"""`crosslane-lab learn refit`: the tree that `crosslane refit` fits to the trials of simulated drives, what it wins.
+"""`crosslane-lab learn refit`: the tree that `crosslane refit` fits to the trials of simulated drives, its gain.
 
 A vehicle begins with a tree that is never sure, so that the user's order applies (Wi-Fi first), and drives with
 trials. The fitted tree is then compared with the user's order and with MinRTT on other drives.
