@@ -12,7 +12,7 @@ use super::config::Config;
 use super::journal::file::Sink;
 use crate::trials;
 
-/// Bytes of a file, of two: 4,000 to 8,000 rows, at least 80 hours of driving.
+/// Bytes of a file, of two: 4,000 to 9,000 rows, at least 80 hours of driving.
 const MAX_BYTES: u64 = 2_000_000;
 
 /// The store.
