@@ -45,7 +45,7 @@ crosslane completion bash > "$share/bash-completion/completions/crosslane"
 crosslane completion zsh > "$share/zsh/vendor-completions/_crosslane"
 crosslane completion fish > "$share/fish/vendor_completions.d/crosslane.fish"
 
-install -D -m 644 -t "$root/usr/lib/systemd/system" packaging/*.service
+install -D -m 644 -t "$root/usr/lib/systemd/system" packaging/*.service packaging/*.timer
 install -D -m 644 -t "$share/crosslane/crosslane-agent.service.d" packaging/crosslane-agent.service.d/*.conf
 install -D -m 755 packaging/dispatcher/path-route "$root/usr/lib/crosslane/path-route"
 install -D -m 755 packaging/dispatcher/networkmanager "$root/usr/lib/NetworkManager/dispatcher.d/60-crosslane"

@@ -123,7 +123,7 @@ step 'a drop-in'
 mkdir -p /etc/systemd/system/crosslane-agent.service.d
 cp /usr/share/crosslane/crosslane-agent.service.d/*.conf /etc/systemd/system/crosslane-agent.service.d/
 systemctl daemon-reload
-systemd-analyze verify crosslane-agent.service crosslane-controller.service
+systemd-analyze verify crosslane-agent.service crosslane-controller.service crosslane-refit.service crosslane-refit.timer
 
 step 'remove and purge'
 dpkg -r crosslane

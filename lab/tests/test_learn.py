@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from crosslane_lab import cli
-from crosslane_lab.learn import analyse, bound, collect, label, recorded, train, tree
+from crosslane_lab.learn import analyse, bound, collect, label, recorded, refit, train, tree
 from crosslane_lab.learn.places import draw
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -241,6 +241,27 @@ def test_the_traffic_of_a_drive_is_bulk_or_files_up_or_down() -> None:
     assert kinds == every
     assert len({case.name for case in chosen}) == 8
     assert [each.get("size_mb") for each in found] == [None] * 4 + [[0.01, 10]] * 4
+
+
+def test_the_trials_of_a_run_become_rows_of_a_store_and_longer_drives_are_the_same_places(tmp_path: Path) -> None:
+    [drive], [longer] = draw(1, 1), draw(1, 1, refit.DURATION_S)
+    assert (longer.duration_s, longer.band, longer.cell) == (600, drive.band, drive.cell)
+    text = refit.with_trees(longer, 64, [("on-board", "unsure", 'store = "x"')])
+    assert tomllib.loads(text)["strategy"] == [
+        {"name": "on-board", "base": "learned", "tree": "unsure.json", "store": "x"}
+    ]
+    runs = [{"strategy": "on-board", "seed": 1, "valid": True, "metrics": {}}]
+    summary = {"schema": 1, "scenario": "x", "title": "", "engine": "simulator", "duration_s": 600.0, "seeds": [1]}
+    (tmp_path / "summary.json").write_text(json.dumps(summary | {"strategies": ["on-board"], "runs": runs}))
+    (tmp_path / "scenario.json").write_text("{}")
+    folder = tmp_path / "runs" / "on-board-1"
+    folder.mkdir(parents=True)
+    shown = {"a": {"rtt_ms": 20.0}, "b": {}, "was_a_first": True, "is_a_preferred": True}
+    shown |= {"goodput_mbit_s": [5.0, 4.0], "delay_ms": [20.0, None]}
+    trial = {"event": "trial", "t_s": 1.0, "source": "agent", "paths": ["wifi", "cellular"]} | shown
+    lines = [trial, {"event": "order", "order": []}]
+    (folder / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert list(refit.rows(tmp_path)) == [shown]
 
 
 def test_windows_of_different_traffic_are_not_compared_with_each_other() -> None:

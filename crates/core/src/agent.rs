@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use crate::actuator::{self, Actuator, Command, Event};
+use crate::allocate::learned::trial::Trial;
 use crate::allocate::{Allocator, Mode};
 use crate::assess::arrivals::Arrivals;
 use crate::assess::rates::Rates;
@@ -120,6 +121,8 @@ pub enum Output {
         /// The reason.
         reason: Reason,
     },
+    /// What a trial of another order of two paths showed.
+    Trial(Trial),
     /// A notice of an actuator to the user.
     Notice(Notice),
     /// The prediction whether an object meets its deadline.

@@ -10,6 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::allocate::learned::Pairs;
 use crate::allocate::learned::tree::Tree;
 use crate::allocate::{Allocator, Mode};
 use crate::assess::Assessor;
@@ -65,6 +66,11 @@ pub trait Strategy: fmt::Debug + Send + Sync {
         None
     }
 
+    /// What a tree is fitted again from, if its trials are stored.
+    fn refitting(&self) -> Option<Refitting> {
+        None
+    }
+
     /// The same strategy with the tree of that file.
     ///
     /// # Errors
@@ -72,6 +78,21 @@ pub trait Strategy: fmt::Debug + Send + Sync {
     fn with_tree(&self, _tree: Tree) -> Result<Arc<dyn Strategy>, String> {
         Err("this strategy has no tree".into())
     }
+}
+
+/// How the tree of a strategy is fitted again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refitting {
+    /// The strategy.
+    pub strategy: &'static str,
+    /// Name of the tree's file.
+    pub tree_file: String,
+    /// Name of the file with what the trials showed.
+    pub store_file: String,
+    /// The pairs of paths that the tree is for.
+    pub pairs: Pairs,
+    /// Least share of the training windows in a leaf that agree (0.5 to 1).
+    pub confidence: f64,
 }
 
 /// A strategy in the catalogue.

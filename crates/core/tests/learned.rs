@@ -2,7 +2,9 @@
 
 use crosslane_core::agent::{Agent, Input, Output};
 use crosslane_core::allocate::Mode;
+use crosslane_core::allocate::learned::features::{COUNT, RTT};
 use crosslane_core::allocate::learned::tree::Tree;
+use crosslane_core::allocate::learned::{Pairs, puts_first};
 use crosslane_core::assess::Reason;
 use crosslane_core::engine::Engine;
 use crosslane_core::path::{PathId, PathSpec, Rat, Sample, SampleKind, Signal, Transport};
@@ -187,4 +189,44 @@ fn each_way_in_which_a_file_is_no_tree_has_one_sentence() {
     assert!(error.starts_with("this is version 2 of format \"crosslane-tree\", and version 1 of"), "{error}");
     let cut = serde_json::from_str::<Tree>(&version[..60]).expect_err("cut short").to_string();
     assert!(cut.starts_with("EOF while parsing"), "{cut}");
+}
+
+#[test]
+fn a_tree_says_what_it_was_trained_on() {
+    let text = r#"{"format": "crosslane-tree", "version": 1, "strategy": "learned", "trained": TRAINED, "nodes": [{"a_first": 1}]}"#;
+    let origin = |trained: &str| {
+        serde_json::from_str::<Tree>(&text.replace("TRAINED", trained)).map(|tree| tree.origin().to_owned())
+    };
+    let of_lab = r#"{"rows": 38000, "accuracy": {"random": 0.71, "by drive": 0.7}, "seeds": [1, 2], "by": "x"}"#;
+    assert_eq!(
+        origin(of_lab).ok().as_deref(),
+        Some("accuracy (by drive 0.7, random 0.71), by x, rows 38000, seeds (1, 2)")
+    );
+    assert_eq!(origin("null").ok().as_deref(), Some(""));
+    assert_eq!(origin(&format!("{:?}", "x".repeat(10_000))).map(|origin| origin.len()).ok(), Some(300));
+}
+
+#[test]
+fn a_choice_without_an_agent_is_the_one_that_the_agent_makes() {
+    let values = |rtt_ms: u64| {
+        let mut values = [f32::NAN; COUNT];
+        values[RTT] = rtt_ms as f32;
+        values
+    };
+    for (share, rtts_ms) in
+        [("0.9", [30, 20]), ("0.9", [20, 30]), ("0.55", [30, 20]), ("0.62", [30, 20]), ("0.5", [30, 20])]
+    {
+        let nodes =
+            BY_RTT.replace("0.9", share).replace("0.1", &format!("{:.2}", 1.0 - share.parse::<f64>().unwrap_or(0.0)));
+        let (by_rtt, again) = (tree("learned", &nodes).expect("a tree"), tree("learned", &nodes).expect("a tree"));
+        let mut testbed = Testbed::new(&learned::Params::default(), by_rtt, &[Rat::Lte, Rat::Nr], Mode::Aggregate);
+        testbed.run(500, &[(None, rtts_ms[0]), (None, rtts_ms[1])]);
+        let chosen = puts_first(&again, Pairs::Any, 0.6, [&values(rtts_ms[0]), &values(rtts_ms[1])]);
+        let order: &[u8] = match chosen {
+            Some(true) => &[0, 1],
+            Some(false) => &[1, 0],
+            None => &[],
+        };
+        assert_eq!(testbed.last().1, order, "{share} {rtts_ms:?}");
+    }
 }

@@ -10,8 +10,8 @@ use crate::congestion_control::command as congestion_control;
 use crate::control::{agent_command, tunnel_command};
 use crate::error::{Error, Result};
 use crate::{
-    agent, bugreport, catalog, check, controller, doctor, drive, http, import, keygen, mptcp, output, receive, run,
-    send, simulate,
+    agent, bugreport, catalog, check, controller, doctor, drive, http, import, keygen, mptcp, output, receive, refit,
+    run, send, simulate,
 };
 
 mod examples;
@@ -48,6 +48,8 @@ enum Command {
     Mode(agent_command::UseMode),
     /// Let a running agent read its configuration again; what flows is not interrupted.
     Reload(agent_command::Options),
+    /// Fit the tree of a strategy to what the agent's trials have shown, and let it run if it does better on newer ones.
+    Refit(refit::Options),
     /// Lead the home addresses of vehicles to the roadside units that serve them.
     Controller(controller::Options),
     /// Send files over all paths, each by its deadline, at minimum cost.
@@ -184,6 +186,7 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::Prefer(prefer) => agent_command::prefer(&prefer).map(|()| ExitCode::SUCCESS),
         Command::Mode(mode) => agent_command::use_mode(&mode).map(|()| ExitCode::SUCCESS),
         Command::Reload(options) => agent_command::reload(&options).map(|()| ExitCode::SUCCESS),
+        Command::Refit(options) => refit::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Controller(options) => controller::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Send(options) => send::run(&options),
         Command::Receive(options) => receive::run(&options),

@@ -6,17 +6,14 @@ mod program;
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crosslane::control::report::AgentStatus;
 use crosslane::netlink::endpoints::Limits;
 use crosslane::netlink::{PathManager, select_path_manager};
-use crosslane::testbed::Testbed;
-use program::agent::{Agent, command};
+use program::agent::{Agent, await_states, command, run};
+use program::can_drive;
 use program::links::{self, exchange};
-use program::{CROSSLANE, ProgramOutput, can_drive};
 use tempfile::TempDir;
 
 const CONFIGURATION: &str = r#"
@@ -46,26 +43,6 @@ fn write_tree(folder: &Path, strategy: &str, shorter_first: f64) {
     fs::write(folder.join("tree.json"), text).unwrap();
 }
 
-fn run(testbed: &Testbed, arguments: &[&str]) -> ProgramOutput {
-    let mut command = Command::new(CROSSLANE);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    testbed.vehicle.spawn(&mut command).unwrap().wait_with_output().unwrap().into()
-}
-
-fn await_states(testbed: &Testbed, expected: [&str; 2]) {
-    let began = Instant::now();
-    loop {
-        let output = run(testbed, &["status", "--json"]);
-        let status: AgentStatus = serde_json::from_str(&output.stdout).unwrap();
-        let states: Vec<String> = status.paths.into_iter().map(|path| path.state).collect();
-        if states == expected {
-            return;
-        }
-        assert!(began.elapsed() < Duration::from_secs(10), "{states:?} instead of {expected:?}");
-        sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn a_tree_is_read_again_whole_or_not_at_all_and_decides_at_once() {
     if !can_drive() {
@@ -81,36 +58,36 @@ fn a_tree_is_read_again_whole_or_not_at_all_and_decides_at_once() {
         Agent::spawn(&testbed.vehicle, workdir, |workdir, ready| command(workdir, CONFIGURATION, &events, ready));
     let folder = agent.workdir.path();
     let (client, server) = links::connect(&testbed, &listener);
-    await_states(&testbed, ["backup", "active"]);
-    assert_eq!(run(&testbed, &["reload"]).stdout, "nothing has changed\n");
+    await_states(&testbed.vehicle, ["backup", "active"]);
+    assert_eq!(run(&testbed.vehicle, folder, &["reload"]).stdout, "nothing has changed\n");
 
     write_tree(folder, "learned", 0.9);
-    assert_eq!(run(&testbed, &["reload"]).stdout, "another tree orders the paths, with 3 nodes\n");
-    await_states(&testbed, ["active", "backup"]);
+    assert_eq!(run(&testbed.vehicle, folder, &["reload"]).stdout, "another tree orders the paths, with 3 nodes\n");
+    await_states(&testbed.vehicle, ["active", "backup"]);
     exchange(&client, &server);
 
     let whole = fs::read_to_string(folder.join("tree.json")).unwrap();
     fs::write(folder.join("tree.json"), &whole[..60]).unwrap();
-    let cut = run(&testbed, &["reload"]);
+    let cut = run(&testbed.vehicle, folder, &["reload"]);
     assert_eq!(cut.code, Some(2), "{cut:?}");
     assert!(cut.sentence().contains("tree.json: EOF while parsing"), "{cut:?}");
     assert!(cut.sentence().contains("at line 1 column 60") && cut.sentence().contains("learn train"), "{cut:?}");
     write_tree(folder, "smartps", 0.1);
-    let other = run(&testbed, &["reload"]);
+    let other = run(&testbed.vehicle, folder, &["reload"]);
     assert!(other.sentence().contains("the tree is for strategy \"smartps\", and this is `learned`"), "{other:?}");
     sleep(Duration::from_millis(1500));
-    await_states(&testbed, ["active", "backup"]);
+    await_states(&testbed.vehicle, ["active", "backup"]);
 
     let file = folder.join("agent.toml");
     let present = fs::read_to_string(&file).unwrap();
     fs::write(&file, present.replace("tree = \"tree.json\"\n", "")).unwrap();
     let without = "strategy.tree is as in the file\nno tree orders the paths any more\n";
-    assert_eq!(run(&testbed, &["reload"]).stdout, without);
+    assert_eq!(run(&testbed.vehicle, folder, &["reload"]).stdout, without);
     write_tree(folder, "learned", 0.1);
     fs::write(&file, &present).unwrap();
     let with = "strategy.tree is as in the file\nanother tree orders the paths, with 3 nodes\n";
-    assert_eq!(run(&testbed, &["reload"]).stdout, with);
-    await_states(&testbed, ["backup", "active"]);
+    assert_eq!(run(&testbed.vehicle, folder, &["reload"]).stdout, with);
+    await_states(&testbed.vehicle, ["backup", "active"]);
     exchange(&client, &server);
     let (events, stderr) = agent.end();
     assert_eq!(stderr, "");

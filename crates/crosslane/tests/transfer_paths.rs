@@ -177,6 +177,7 @@ fn status(paths: &[(&str, &str)]) -> AgentStatus {
         uptime_s: 1.0,
         longest_answer_ms: 0.0,
         strategy: None,
+        tree: None,
         mode: Mode::default(),
         preferred: None,
         connections: 0,

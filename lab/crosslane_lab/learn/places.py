@@ -87,6 +87,7 @@ class Drive:
     cell_delay: int
     share: float
     load: float
+    duration_s: int = DURATION_S
 
     def scenario(
         self, buffer_kb: int, scheduler: str, trees: dict[str, tuple[str, str]], traffic: str = "bulk-up"
@@ -95,14 +96,14 @@ class Drive:
         name = f"learn-{self.seed}-{self.number}-{traffic}-{buffer_kb}-{scheduler}"
         kind, direction = TRAFFICS[traffic]
         least, most = FILES_MB
-        length = max(self.speed / 3.6 * DURATION_S, 1)
+        length = max(self.speed / 3.6 * self.duration_s, 1)
         strategies = (_STRATEGY.format(name=name, base=base, tree=tree) for name, (base, tree) in trees.items())
         return _TEMPLATE.format(
             number=self.number,
             seed=self.seed,
             name=name,
             title=f"{self.kind}, Wi-Fi at {self.band} GHz beside {self.rat}",
-            duration=DURATION_S,
+            duration=self.duration_s,
             scheduler=scheduler,
             start=self.start,
             end=self.start + length,
@@ -124,16 +125,16 @@ class Drive:
         )
 
 
-def draw(seed: int, count: int) -> list[Drive]:
+def draw(seed: int, count: int, duration_s: int = DURATION_S) -> list[Drive]:
     """The drives of a seed; more drives have the same beginning."""
-    return [_drive(seed, number) for number in range(count)]
+    return [_drive(seed, number, duration_s) for number in range(count)]
 
 
-def _drive(seed: int, number: int) -> Drive:
+def _drive(seed: int, number: int, duration_s: int) -> Drive:
     random = Random(f"learn {seed} {number}")
     kind = random.choice(_DRAWN)
     speed = round(random.uniform(*CLASSES[kind]), 1)
-    length = speed / 3.6 * DURATION_S
+    length = speed / 3.6 * duration_s
     near = random.uniform(5, 160)
     start = near if kind == "static" else -length * random.uniform(0.1, 0.9)
     rat = random.choice(("lte", "nr"))
@@ -152,4 +153,5 @@ def _drive(seed: int, number: int) -> Drive:
         cell_delay=random.randint(12, 45) if rat == "lte" else random.randint(5, 25),
         share=round(random.uniform(0.1, 0.5), 2),
         load=round(random.uniform(0.1, 0.8), 2),
+        duration_s=duration_s,
     )

@@ -80,6 +80,9 @@ impl Agent {
             self.allocate_default(now, |_, _| reason.clone());
             self.apply(now);
         }
+        if let Some(trial) = self.allocator.poll_trial() {
+            self.reports.outputs.push_back(Output::Trial(trial));
+        }
         for place in 0..self.classes.len() {
             let class = &mut self.classes[place];
             let mut supplies: Vec<PathSupply> = self.paths.iter().map(Path::supply).collect();

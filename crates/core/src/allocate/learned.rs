@@ -3,7 +3,8 @@
 //!
 //! At the end of each window the tree is asked for each pair of good paths which of the two is to be
 //! first. Where it cannot say, the rule applies: the user's order. An order stands for a least time. A
-//! tree whose order brings less than the user's is [withdrawn](comparison).
+//! tree whose order brings less than the user's is [withdrawn](comparison). What the trials show is [kept](trial), to
+//! fit a tree to it.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -19,10 +20,12 @@ use crate::wanted::Wanted;
 use comparison::{By, Comparison, Verdict, Window};
 use features::{DELIVERY, Feature, Meter, RTT, Values, WINDOW};
 use tree::{Answer, Tree};
+use trial::{Pair, Recorder, Trial};
 
 pub mod comparison;
 pub mod features;
 pub mod tree;
+pub mod trial;
 
 /// Which pairs of paths a tree was trained for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +48,9 @@ pub struct Params {
     /// Greatest share of the windows in which the order that is not in force applies, to compare what both bring;
     /// 0: never, and the tree is never withdrawn.
     pub trials: f64,
+    /// Whether paths are also swapped in trials where the tree agrees with the user, so that a tree can be fitted to what
+    /// the trials show.
+    pub swaps: bool,
     /// Those of `threshold`.
     pub rule: one_of_radio::Params,
 }
@@ -63,6 +69,7 @@ pub struct Learned {
     /// When the order changed.
     since: Option<Instant>,
     comparison: Comparison,
+    recorder: Recorder,
 }
 
 /// Why the tree does not say which path is to be first.
@@ -89,11 +96,12 @@ impl Learned {
     /// An allocator without paths; without a tree only the rule applies.
     pub fn new(params: Params, tree: Option<Arc<Tree>>) -> Learned {
         let (rule, meters, order) = (OneOfRadio::new(params.rule), Vec::new(), Vec::new());
-        let comparison = Comparison::new(params.trials);
-        Learned { params, tree, rule, meters, window_end: Instant::ZERO, order, since: None, comparison }
+        let (comparison, recorder) = (Comparison::new(params.trials), Recorder::default());
+        Learned { params, tree, rule, meters, window_end: Instant::ZERO, order, since: None, comparison, recorder }
     }
 
-    fn decide(&self, tree: &Tree, paths: &[PathSupply], values: &[Values]) -> Result<Decided, Undecided> {
+    /// The good paths; of a Wi-Fi and a cellular one, for which a tree is, the former first.
+    fn candidates(&self, paths: &[PathSupply], values: &[Values]) -> Result<Vec<Candidate>, Undecided> {
         let supplies = paths.iter().zip(values).enumerate();
         let good = supplies.filter(|(_, (path, _))| path.input.belief == Belief::Good);
         let mut candidates: Vec<Candidate> = good.map(|(place, (_, values))| (PathId(place as u8), *values)).collect();
@@ -101,16 +109,22 @@ impl Learned {
         if candidates.len() < 2 {
             return Err(Undecided::NoChoice);
         }
+        if self.params.pairs == Pairs::WifiAndCellular {
+            candidates.sort_by_key(is_cellular);
+            if candidates.len() > 2 || is_cellular(&candidates[0]) || !is_cellular(&candidates[1]) {
+                return Err(Undecided::OtherPaths);
+            }
+        }
+        Ok(candidates)
+    }
+
+    fn decide(&self, tree: &Tree, paths: &[PathSupply], candidates: &[Candidate]) -> Result<Decided, Undecided> {
         let scores = match self.params.pairs {
             Pairs::WifiAndCellular => {
-                candidates.sort_by_key(is_cellular);
-                if candidates.len() > 2 || is_cellular(&candidates[0]) || !is_cellular(&candidates[1]) {
-                    return Err(Undecided::OtherPaths);
-                }
                 let first = ask(tree, &candidates[0], &candidates[1])?.a_first;
                 [first, 1.0 - first].into()
             }
-            Pairs::Any => scores(tree, &candidates)?,
+            Pairs::Any => scores(tree, candidates)?,
         };
         let rank = |place: usize| paths[usize::from(candidates[place].0.0)].input.rank;
         let mut places: Vec<usize> = (0..candidates.len()).collect();
@@ -130,6 +144,15 @@ impl Learned {
         Ok(Decided { order, values: [candidates[a].1, candidates[b].1], answer })
     }
 
+    /// The two paths if these are all that are good: only then one order is the other one reversed.
+    fn pair(&self, candidates: &[Candidate], paths: &[PathSupply]) -> Option<Pair> {
+        let &[(a, of_a), (b, of_b)] = candidates else { return None };
+        let is_a_preferred = paths[usize::from(a.0)].input.rank < paths[usize::from(b.0)].input.rank;
+        let first = self.order.iter().find(|path| [a, b].contains(path));
+        let is_a_first = first.map_or(is_a_preferred, |first| *first == a);
+        Some(Pair { paths: [a, b], values: [of_a, of_b], is_a_first, is_a_preferred })
+    }
+
     /// Compares what the orders bring, and says what is to order the paths: the order, empty for the user's, with its
     /// reason, and whether it holds whatever the least time of an order is.
     fn choose(
@@ -138,13 +161,22 @@ impl Learned {
         answer: Result<Decided, Undecided>,
         paths: &[PathSupply],
         values: &[Values],
+        pair: Option<Pair>,
     ) -> (Vec<PathId>, Reason, bool) {
         let differs = answer.as_ref().is_ok_and(|decided| !is_users(&decided.order, paths));
         let is_visible = self.comparison.in_force() == By::User || !self.order.is_empty();
         let applied = self.comparison.applies();
-        let verdict = self.comparison.end_window(window(paths, values), differs && is_visible);
+        let (in_trial, window) = (self.comparison.is_trial(), window(paths, values));
+        self.recorder.end_window(pair, in_trial);
+        let is_steady = window.is_some_and(|window| self.recorder.is_steady(&window));
+        let may_swap = self.params.swaps && is_steady;
+        let verdict = self.comparison.end_window(window, differs && is_visible, may_swap && !differs);
+        self.recorder.follow(&mut self.comparison, in_trial, is_steady);
         let applies = self.comparison.applies();
         let (order, reason) = match (applies, answer) {
+            // An order that was swapped stays so.
+            (By::Swap, _) if in_trial => (self.order.clone(), Reason::default()),
+            (By::Swap, _) => (pair.map(Pair::swapped).unwrap_or_default(), reason_of_swap()),
             (By::User, _) => (Vec::new(), self.reason_of_rule(verdict)),
             (By::Tree, Err(undecided)) => (Vec::new(), undecided.reason()),
             (By::Tree, Ok(decided)) => {
@@ -200,6 +232,10 @@ impl Learned {
     }
 }
 
+fn reason_of_swap() -> Reason {
+    Reason::plain("learned.trial", "the two paths are swapped in a trial, to learn what their other order brings")
+}
+
 /// Whether this order is that of the user's preference.
 fn is_users(order: &[PathId], paths: &[PathSupply]) -> bool {
     order.is_sorted_by_key(|path| paths[usize::from(path.0)].input.rank)
@@ -211,7 +247,20 @@ fn window(paths: &[PathSupply], values: &[Values]) -> Option<Window> {
     let delivered_mbit_s: f32 = good().map(|(_, values)| values[DELIVERY]).sum();
     let rtt_ms = good().map(|(_, values)| values[RTT]).fold(0.0, f32::max);
     let is_known = !delivered_mbit_s.is_nan() && good().all(|(_, values)| !values[RTT].is_nan());
-    is_known.then_some(Window { delivered_mbit_s, rtt_windows: rtt_ms / WINDOW.as_millis() as f32 })
+    let weighted: f32 = good().map(|(_, values)| values[DELIVERY] * values[RTT]).sum();
+    let delay_ms = if delivered_mbit_s > 0.0 { weighted / delivered_mbit_s } else { rtt_ms };
+    is_known.then_some(Window { delivered_mbit_s, rtt_windows: rtt_ms / WINDOW.as_millis() as f32, delay_ms })
+}
+
+/// Whether a tree puts `a` first, as the allocator asks it of these two paths; `None`: it is not sure, or asks for what is
+/// unknown, and the user's order applies.
+pub fn puts_first(tree: &Tree, pairs: Pairs, confidence: f64, [a, b]: [&Values; 2]) -> Option<bool> {
+    let share = |a, b| tree.ask(a, b).ok().map(|answer| answer.a_first);
+    let a_first = match pairs {
+        Pairs::WifiAndCellular => share(a, b)?,
+        Pairs::Any => (share(a, b)? + 1.0 - share(b, a)?) / 2.0,
+    };
+    (a_first != 0.5 && a_first.max(1.0 - a_first) >= confidence).then_some(a_first > 0.5)
 }
 
 /// Which of two paths is to be first.
@@ -272,12 +321,15 @@ impl Allocator for Learned {
         self.meters.resize_with(paths.len(), Meter::default);
         let meters = self.meters.iter_mut().zip(paths);
         let values: Vec<Values> = meters.map(|(meter, path)| meter.end_window(now, path.latest)).collect();
-        let answer = self.decide(&tree, paths, &values);
-        if matches!(answer, Err(Undecided::NoChoice)) {
+        let candidates = self.candidates(paths, &values);
+        if matches!(candidates, Err(Undecided::NoChoice)) {
             self.comparison.interrupt();
+            self.recorder = Recorder::default();
             return of_rule;
         }
-        let (order, reason, is_at_once) = self.choose(&tree, answer, paths, &values);
+        let pair = candidates.as_ref().ok().and_then(|candidates| self.pair(candidates, paths));
+        let answer = candidates.and_then(|candidates| self.decide(&tree, paths, &candidates));
+        let (order, reason, is_at_once) = self.choose(&tree, answer, paths, &values, pair);
         let is_held = self.since.is_some_and(|since| now < since + self.params.hold);
         if order == self.order || (is_held && !is_at_once) {
             return of_rule;
@@ -291,6 +343,11 @@ impl Allocator for Learned {
             self.order.clear();
         }
         (self.tree, self.since, self.comparison) = (tree, None, Comparison::new(self.params.trials));
+        self.recorder = Recorder::default();
+    }
+
+    fn poll_trial(&mut self) -> Option<Trial> {
+        self.recorder.take()
     }
 
     fn next_wakeup(&self) -> Option<Instant> {

@@ -17,6 +17,7 @@ use crate::path::{OnFade, PathState, RadioLink, Rat, SampleKind, Signal, Transpo
 use crate::time::Instant;
 use crate::wanted::Wanted;
 use learned::tree::Tree;
+use learned::trial::Trial;
 
 pub mod adaptive;
 pub mod by_belief;
@@ -170,6 +171,11 @@ pub trait Allocator {
 
     /// Replaces the tree that orders the paths, if it has one; none: the user's order applies.
     fn set_tree(&mut self, _tree: Option<Arc<Tree>>) {}
+
+    /// What the last trial of another order showed.
+    fn poll_trial(&mut self) -> Option<Trial> {
+        None
+    }
 
     /// Maximum number of bytes that a sender may have written and not acknowledged;
     /// `None`: only its send buffer limits it.

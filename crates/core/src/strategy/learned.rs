@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{Entry, Strategy, threshold};
+use super::{Entry, Refitting, Strategy, threshold};
 use crate::allocate::learned::tree::Tree;
 use crate::allocate::learned::{self, Learned, Pairs};
 use crate::allocate::{Allocator, Mode};
@@ -24,6 +24,10 @@ crate::parameters! {
         /// Name of the tree's file (`docs/reference/tree.md`), relative to the file that names it; unset: as
         /// `threshold`.
         tree: Option<String> = None;
+        /// Name of a file (`docs/reference/records.md`), relative to the agent's configuration, to which it appends what
+        /// the trials show, for `crosslane refit`; then paths are also swapped in trials where the tree agrees with the
+        /// user.
+        store: Option<String> = None;
         /// How long an order stands at least.
         hold_ms: u32 = 1000, "ms", 0.0 to 3600e3;
         /// Least share of the training windows in a leaf that agree; below it the user's order applies.
@@ -37,7 +41,8 @@ crate::parameters! {
 impl Params {
     fn settings(&self) -> Settings {
         let Params { hold_ms, confidence, trials, .. } = *self;
-        Settings { name: ENTRY.name, pairs: Pairs::Any, hold_ms, confidence, trials }
+        let files = files(self.tree.as_ref(), self.store.as_ref());
+        Settings { name: ENTRY.name, pairs: Pairs::Any, hold_ms, confidence, trials, files }
     }
 }
 
@@ -70,21 +75,28 @@ pub(super) fn lacks(mode: Mode) -> Option<&'static str> {
 }
 
 /// What differs between the strategies with a tree.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) name: &'static str,
     pub(super) pairs: Pairs,
     pub(super) hold_ms: u32,
     pub(super) confidence: f64,
     pub(super) trials: f64,
+    /// Those of the tree and of the store.
+    pub(super) files: Option<[String; 2]>,
+}
+
+/// The files of a tree and of the store, if there are both.
+pub(super) fn files(tree: Option<&String>, store: Option<&String>) -> Option<[String; 2]> {
+    Some([tree?.clone(), store?.clone()])
 }
 
 impl Settings {
     pub(super) fn allocator(&self, mode: Mode, tree: Option<Arc<Tree>>) -> Box<dyn Allocator + Send> {
-        let Settings { pairs, confidence, hold_ms, trials, .. } = *self;
+        let Settings { pairs, confidence, hold_ms, trials, ref files, .. } = *self;
         let rule = threshold::Params::default().one_of_radio(mode);
         let hold = Duration::from_millis(hold_ms.into());
-        Box::new(Learned::new(learned::Params { pairs, hold, confidence, trials, rule }, tree))
+        Box::new(Learned::new(learned::Params { pairs, hold, confidence, trials, swaps: files.is_some(), rule }, tree))
     }
 
     /// The strategy with its tree.
@@ -121,5 +133,11 @@ impl Strategy for Trained {
 
     fn tree(&self) -> Option<Arc<Tree>> {
         Some(self.tree.clone())
+    }
+
+    fn refitting(&self) -> Option<Refitting> {
+        let Settings { name, pairs, confidence, .. } = self.settings;
+        let [tree_file, store_file] = self.settings.files.clone()?;
+        Some(Refitting { strategy: name, tree_file, store_file, pairs, confidence })
     }
 }

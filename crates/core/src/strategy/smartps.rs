@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::learned::{self, Settings};
+use super::learned::{self, Settings, files};
 use super::{Entry, Strategy, threshold};
 use crate::allocate::learned::Pairs;
 use crate::allocate::learned::tree::Tree;
@@ -25,6 +25,10 @@ crate::parameters! {
         /// Name of the tree's file (`docs/reference/tree.md`), relative to the file that names it; unset: as
         /// `threshold`.
         tree: Option<String> = None;
+        /// Name of a file (`docs/reference/records.md`), relative to the agent's configuration, to which it appends what
+        /// the trials show, for `crosslane refit`; then paths are also swapped in trials where the tree agrees with the
+        /// user.
+        store: Option<String> = None;
         /// How long an order stands at least; 0: until the next window of 250 ms.
         hold_ms: u32 = 0, "ms", 0.0 to 3600e3;
         /// Greatest share of the windows in which the order that is not in force applies, to compare what both bring; 0:
@@ -36,7 +40,8 @@ crate::parameters! {
 impl Params {
     fn settings(&self) -> Settings {
         let Params { hold_ms, trials, .. } = *self;
-        Settings { name: ENTRY.name, pairs: Pairs::WifiAndCellular, hold_ms, confidence: 0.5, trials }
+        let files = files(self.tree.as_ref(), self.store.as_ref());
+        Settings { name: ENTRY.name, pairs: Pairs::WifiAndCellular, hold_ms, confidence: 0.5, trials, files }
     }
 }
 

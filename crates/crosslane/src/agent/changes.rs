@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crosslane_core::agent::{Input, Preferred};
 use crosslane_core::allocate::Mode;
+use crosslane_core::allocate::learned::tree::Tree;
 use crosslane_core::assess::{Belief, Reason};
 
 use super::config::Config;
@@ -108,7 +109,7 @@ impl Driver {
         let tree = self.config.strategy.as_ref().and_then(|strategy| strategy.tree());
         self.engine.set_tree(self.clock.now(), tree.as_ref(), reason);
         match tree {
-            Some(tree) => format!("another tree orders the paths, with {} nodes", tree.size()),
+            Some(tree) => format!("another tree orders the paths, {}", described(&tree)),
             None => "no tree orders the paths any more".into(),
         }
     }
@@ -155,4 +156,11 @@ impl Driver {
             self.journal.note(&format!("{keys} differ in the configuration and need a restart"));
         }
     }
+}
+
+/// What a tree is: its size, and what it was trained on.
+pub(super) fn described(tree: &Tree) -> String {
+    let origin = tree.origin();
+    let trained = if origin.is_empty() { String::new() } else { format!(", trained: {origin}") };
+    format!("with {} nodes{trained}", tree.size())
 }

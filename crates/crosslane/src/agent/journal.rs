@@ -18,7 +18,7 @@ use crate::netlink::CommandError;
 use crate::run_folder::events;
 use crate::tunnel::endpoint::{Change, Counts};
 
-mod file;
+pub(super) mod file;
 mod limit;
 
 use file::Sink;

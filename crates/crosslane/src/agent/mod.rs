@@ -49,6 +49,7 @@ mod roadside;
 mod signals;
 mod sources;
 mod transport;
+mod trials;
 mod tunnel_actuator;
 pub mod unit;
 mod unit_directory;
@@ -168,6 +169,8 @@ struct Driver {
     endpoints: Endpoints,
     /// None if no path has a volume.
     volumes: Option<Volumes>,
+    /// None if the strategy has no store.
+    trials: Option<trials::TrialStore>,
     /// Processor time of the longest answer to a request.
     longest_answer: Duration,
 }
@@ -206,6 +209,7 @@ impl Driver {
             resolving: None,
             path_manager: None,
             other_agent: OtherAgent::default(),
+            trials: file.as_ref().and_then(|file| trials::TrialStore::open(&config, file)),
             file,
             mode: config.service.mode,
             hangup: None,
@@ -383,6 +387,7 @@ impl Driver {
             Output::Notice(mptcp::Notice::Network { text, .. }) if self.file.is_some() => {
                 eprintln!("crosslane: {text}")
             }
+            Output::Trial(trial) => self.trials.iter_mut().for_each(|store| store.write(self.clock.now(), trial)),
             Output::Admission(admission) => self.control.admit(admission),
             Output::Belief { path, belief, .. } => {
                 let now = self.clock.now();

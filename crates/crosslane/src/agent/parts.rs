@@ -9,6 +9,7 @@ use crosslane_core::time::Instant;
 use toml::Spanned;
 
 use super::Driver;
+use super::changes::described;
 use super::later::Part;
 use super::sources::SOURCES;
 use super::tunnel_actuator::{ActiveTunnel, Resolving};
@@ -172,6 +173,9 @@ impl Driver {
 
     /// Notes what is missing at the start.
     pub(super) fn note_lacks(&mut self) {
+        if let Some(tree) = self.config.strategy.as_ref().and_then(|strategy| strategy.tree()) {
+            self.journal.note(&format!("a tree orders the paths, {}", described(&tree)));
+        }
         self.config.renamed.iter().for_each(|sentence| self.journal.note(sentence));
         let lacks = machine::lacks(&self.config).into_iter();
         // The periodic check reports these two.

@@ -10,6 +10,7 @@ use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
 use crosslane_sim::scenario::did_you_mean;
 
+use super::changes::described;
 use super::parts::second_agent;
 use super::path_routes::PathRoutes;
 use super::{Driver, connection_history, machine};
@@ -43,6 +44,7 @@ impl Driver {
             uptime_s: now.as_secs_f64(),
             longest_answer_ms: self.longest_answer.as_secs_f64() * 1e3,
             strategy: self.config.strategy_name().map(str::to_owned),
+            tree: self.tree(),
             mode: self.mode,
             preferred,
             connections: self.engine.connection_count(),
@@ -84,6 +86,7 @@ impl Driver {
                 r#for,
                 against,
                 changes: self.changes(now, Some(id)),
+                tree: self.tree(),
             });
         }
         let token: Option<TokenName> = what.parse().ok();
@@ -115,6 +118,11 @@ impl Driver {
             None => "`crosslane connections` lists them".into(),
         };
         Error::usage(attempt, format!("it manages no connection {what:?}, and has no path of this name"), remedy)
+    }
+
+    /// What the tree is that orders the paths, if there is one.
+    fn tree(&self) -> Option<String> {
+        Some(described(&*self.config.strategy.as_ref()?.tree()?))
     }
 
     fn path_names(&self) -> Vec<&str> {

@@ -13,6 +13,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("prefer", &["crosslane prefer wlan --for 10m", "crosslane prefer --end"]),
     ("mode", &["crosslane mode aggregate"]),
     ("reload", &["crosslane reload"]),
+    ("refit", &["crosslane refit --config /etc/crosslane/agent.toml"]),
     ("controller", &["crosslane controller --config /etc/crosslane/controller.toml"]),
     ("controller status", &["crosslane controller status"]),
     ("send", &["crosslane send drive.mcap --to HOST --deadline 10s --cost lte-a=0.1/GB,lte-b=0.5/GB"]),

@@ -43,6 +43,9 @@ pub struct AgentStatus {
     pub longest_answer_ms: f64,
     /// Its strategy; `None` on a gateway, whose vehicles decide.
     pub strategy: Option<String>,
+    /// What the tree is that orders the paths, if there is one.
+    #[serde(default)]
+    pub tree: Option<String>,
     /// How the paths are used together.
     pub mode: Mode,
     /// The path that a user has requested, if there is one.
@@ -282,6 +285,9 @@ pub enum Explanation {
         against: Vec<ReasonReport>,
         /// Its last changes, the oldest first.
         changes: Vec<ChangeReport>,
+        /// What the tree is that orders the paths, if there is one.
+        #[serde(default)]
+        tree: Option<String>,
     },
     /// Of a connection.
     Connection {

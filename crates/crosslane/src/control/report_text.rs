@@ -163,7 +163,7 @@ fn connection_rows(connection: &ConnectionReport) -> Vec<Vec<String>> {
 /// Why a path or a connection is as it is.
 pub fn explanation(explanation: &Explanation) -> String {
     let text = match explanation {
-        Explanation::Path { status, r#for, against, changes } => {
+        Explanation::Path { status, r#for, against, changes, tree } => {
             let PathReport { path, state, state_since_s, state_reason, belief, belief_since_s, .. } = &**status;
             let because = |reason: &ReasonReport| {
                 if reason.text.is_empty() { String::new() } else { format!(": {}", sentence(reason)) }
@@ -176,6 +176,7 @@ pub fn explanation(explanation: &Explanation) -> String {
                 .as_ref()
                 .map_or(String::new(), |one| format!("its volume is {}\n", volume_sentence(one)));
             text += &status.network.as_ref().map_or(String::new(), |one| format!("{} ({})\n", one.text, one.rule));
+            text += &tree.as_ref().map_or(String::new(), |tree| format!("a tree orders the paths, {tree}\n"));
             for (heading, reasons) in [("for it", r#for), ("against it", against)] {
                 text += &format!("\n{heading}:{}\n", if reasons.is_empty() { " nothing" } else { "" });
                 reasons.iter().for_each(|reason| text += &format!("  {} ({})\n", reason.text, reason.rule));

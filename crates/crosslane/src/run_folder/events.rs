@@ -13,6 +13,8 @@ use crosslane_core::time::Instant;
 use crosslane_sim::simulation::{Side, SlotChange};
 use serde_json::{Map, Value, json};
 
+use crate::trials;
+
 /// An event of a run.
 #[derive(Clone, Debug)]
 pub enum RunEvent {
@@ -87,6 +89,10 @@ pub fn agent_event(at: Instant, output: &Output, error: Option<&dyn Display>, na
         Output::Order { order, reason } => {
             let order: Vec<&str> = order.iter().map(name).collect();
             ("order", with_reason(json!({ "order": order }), reason))
+        }
+        Output::Trial(trial) => {
+            let [a, b] = &trial.paths;
+            ("trial", trials::fields(trial, [name(a), name(b)]))
         }
         Output::Notice(notice) => ("notice", json!({ "rule": notice.name(), "reason": notice.to_string() })),
         Output::Alarm { path, alarm } => {

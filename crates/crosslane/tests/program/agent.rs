@@ -4,8 +4,10 @@ use std::fs::{self, File};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
+use crosslane::control::report::AgentStatus;
 use crosslane::control::status::UnitStatus;
 use crosslane::testbed::Namespace;
 use nix::sys::signal::{Signal, kill};
@@ -96,6 +98,28 @@ pub fn command(workdir: &Path, configuration: &str, events: &Path, ready: &Path)
     command.arg("agent").arg("--config").arg(file).env("NOTIFY_SOCKET", ready);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(workdir.join("stderr")).unwrap());
     command
+}
+
+/// Runs the program in a namespace and a folder.
+pub fn run(namespace: &Namespace, folder: &Path, arguments: &[&str]) -> ProgramOutput {
+    let mut command = Command::new(CROSSLANE);
+    command.args(arguments).current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    namespace.spawn(&mut command).unwrap().wait_with_output().unwrap().into()
+}
+
+/// Waits until the agent's two paths have these states.
+pub fn await_states(namespace: &Namespace, expected: [&str; 2]) -> AgentStatus {
+    let began = Instant::now();
+    loop {
+        let output = run(namespace, Path::new("/"), &["status", "--json"]);
+        let status: AgentStatus = serde_json::from_str(&output.stdout).unwrap();
+        let states: Vec<&str> = status.paths.iter().map(|path| path.state.as_str()).collect();
+        if states == expected {
+            return status;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "{states:?} instead of {expected:?}");
+        sleep(Duration::from_millis(20));
+    }
 }
 
 /// What `crosslane tunnel status` shows of the units in a slot.

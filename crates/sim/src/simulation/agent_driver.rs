@@ -3,6 +3,7 @@
 
 use crosslane_core::actuator::{Command, Steering};
 use crosslane_core::agent::{Agent, Input, Output};
+use crosslane_core::allocate::learned::trial::Trial;
 use crosslane_core::engine::Engine;
 use crosslane_core::path::{PathId, PathSpec, Sample, SampleKind};
 use crosslane_core::time::Instant;
@@ -96,6 +97,7 @@ impl AgentDriver {
                 Output::Command(Command::Steer(Steering { order, ..steering }))
             }
             Output::Order { order, reason } => Output::Order { order: order.into_iter().map(of).collect(), reason },
+            Output::Trial(trial) => Output::Trial(Trial { paths: trial.paths.map(of), ..trial }),
             Output::Command(Command::Endpoint(_)) | Output::Notice(_) | Output::Admission(_) => output,
         }
     }

@@ -4,8 +4,12 @@
 //! trial of a second or two, and what the paths deliver in it is compared with the windows before and
 //! after. A trial that is better than these is repeated at once; when a series of them is
 //! significantly better, the other order is in force.
+//!
+//! Where the tree agrees with the user there is nothing to compare. If a tree is to be fitted again, the two
+//! paths are swapped in a trial there, since that tree must know what the other order brings there, too.
 
 use alloc::vec::Vec;
+use core::ops::Add;
 
 /// Windows that count of a trial, and of each side of it. Before them what is in flight must arrive, which
 /// was sent in the former order.
@@ -16,6 +20,10 @@ const MAX_SETTLING: usize = 16;
 const PAUSE: u32 = 480;
 /// The same of a new tree, ten seconds.
 const PAUSE_OF_NEW: u32 = 40;
+/// Windows from one swap to the next, 75 s.
+const PAUSE_OF_SWAPS: u32 = 300;
+/// Windows in trials that swaps leave to the comparison with the user's order.
+const RESERVE: f64 = 60.0;
 /// Windows that may be spent in trials at once.
 const MAX_CREDIT: f64 = 120.0;
 /// Series of a new tree, unless one shows that it is better.
@@ -42,13 +50,15 @@ pub enum By {
     Tree,
     /// The user's order.
     User,
+    /// The two paths swapped, in a trial.
+    Swap,
 }
 
 impl By {
     fn other(self) -> By {
         match self {
             By::Tree => By::User,
-            By::User => By::Tree,
+            By::User | By::Swap => By::Tree,
         }
     }
 }
@@ -69,6 +79,45 @@ pub struct Window {
     pub delivered_mbit_s: f32,
     /// The longest RTT, in windows.
     pub rtt_windows: f32,
+    /// The mean RTT of what was delivered, in ms.
+    pub delay_ms: f32,
+}
+
+/// What the paths did outside a trial and in it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    /// What they delivered, in Mbit/s: outside and in it.
+    pub goodput_mbit_s: [f32; 2],
+    /// The mean RTT of that, in ms.
+    pub delay_ms: [f32; 2],
+}
+
+/// Delivered in some windows: the sum in Mbit/s, and weighted by the RTT in ms.
+#[derive(Clone, Copy, Debug, Default)]
+struct Delivered {
+    mbit_s: f64,
+    weighted_ms: f64,
+}
+
+impl From<&Window> for Delivered {
+    fn from(window: &Window) -> Delivered {
+        let mbit_s = f64::from(window.delivered_mbit_s);
+        Delivered { mbit_s, weighted_ms: mbit_s * f64::from(window.delay_ms) }
+    }
+}
+
+impl Add for Delivered {
+    type Output = Delivered;
+
+    fn add(self, other: Delivered) -> Delivered {
+        Delivered { mbit_s: self.mbit_s + other.mbit_s, weighted_ms: self.weighted_ms + other.weighted_ms }
+    }
+}
+
+impl Delivered {
+    fn delay_ms(self) -> f32 {
+        if self.mbit_s > 0.0 { (self.weighted_ms / self.mbit_s) as f32 } else { f32::NAN }
+    }
 }
 
 /// A part of a trial: its windows until now, and how many of them count.
@@ -78,6 +127,8 @@ struct Part {
     counted: usize,
     /// Whether the trial is over, and what follows is compared with it.
     is_after: bool,
+    /// Whether the two paths are swapped in it.
+    is_swap: bool,
 }
 
 /// The experiment.
@@ -90,11 +141,15 @@ pub struct Comparison {
     credit: f64,
     /// Windows since the last trial began.
     since_trial: u32,
+    /// Windows since the last swap began.
+    since_swap: u32,
     trial: Option<Part>,
-    /// What was delivered in the latest windows of the order in force, in Mbit/s.
-    latest: Vec<f32>,
-    before: f64,
-    during: f64,
+    /// What was delivered in the latest windows of the order in force.
+    latest: Vec<Delivered>,
+    before: Delivered,
+    during: Delivered,
+    /// Of the last trial, until it is taken.
+    outcome: Option<Outcome>,
     /// By how much the other order delivered more in each trial of the series, as (b − a) / (a + b).
     series: Vec<f64>,
     /// Series for which the tree is new.
@@ -105,19 +160,44 @@ impl Comparison {
     /// Of a new tree, with this share of the windows in trials; 0: none.
     pub fn new(share: f64) -> Comparison {
         let credit = if share > 0.0 { MAX_CREDIT } else { 0.0 };
-        let (trial, latest, series, before, during) = (None, Vec::new(), Vec::new(), 0.0, 0.0);
-        let (in_force, since_trial, new_series) = (By::Tree, PAUSE, NEW_SERIES);
-        Comparison { share, in_force, credit, since_trial, trial, latest, before, during, series, new_series }
+        Comparison {
+            share,
+            in_force: By::Tree,
+            credit,
+            since_trial: PAUSE,
+            since_swap: PAUSE_OF_SWAPS,
+            trial: None,
+            latest: Vec::new(),
+            before: Delivered::default(),
+            during: Delivered::default(),
+            outcome: None,
+            series: Vec::new(),
+            new_series: NEW_SERIES,
+        }
     }
 
     /// What orders the paths in the present window.
     pub fn applies(&self) -> By {
-        if self.is_trial() { self.in_force.other() } else { self.in_force }
+        match self.trial {
+            Some(Part { is_after: false, is_swap: true, .. }) => By::Swap,
+            Some(Part { is_after: false, .. }) => self.in_force.other(),
+            _ => self.in_force,
+        }
     }
 
     /// Whether the present window is one of a trial.
     pub fn is_trial(&self) -> bool {
         self.trial.is_some_and(|part| !part.is_after)
+    }
+
+    /// What the trial that ended with the last window showed.
+    pub fn take_outcome(&mut self) -> Option<Outcome> {
+        self.outcome.take()
+    }
+
+    /// Whether a trial, or what follows it, is compared.
+    pub fn is_comparing(&self) -> bool {
+        self.trial.is_some()
     }
 
     /// What orders the paths outside trials.
@@ -132,16 +212,24 @@ impl Comparison {
     }
 
     /// Ends a window; `None`: what the paths did in it is unknown. `differs`: whether the tree's order is another one
-    /// than the user's. Returns a verdict if another order is in force from now on.
-    pub fn end_window(&mut self, window: Option<Window>, differs: bool) -> Option<Verdict> {
+    /// than the user's. `may_swap`: whether the two paths may be swapped otherwise. Returns a verdict if another order is
+    /// in force from now on.
+    pub fn end_window(&mut self, window: Option<Window>, differs: bool, may_swap: bool) -> Option<Verdict> {
         self.credit = (self.credit + self.share - f64::from(u8::from(self.is_trial()))).min(MAX_CREDIT);
         self.since_trial = self.since_trial.saturating_add(1);
+        self.since_swap = self.since_swap.saturating_add(1);
         let Some(window) = window else {
             self.interrupt();
             return None;
         };
         self.count(&window);
-        if self.trial.is_some() || !differs {
+        if self.trial.is_some() {
+            return None;
+        }
+        if !differs {
+            if may_swap && self.since_swap >= PAUSE_OF_SWAPS && self.credit >= RESERVE {
+                self.begin(true);
+            }
             return None;
         }
         let verdict = self.verdict();
@@ -156,19 +244,20 @@ impl Comparison {
         let Some(part) = &mut self.trial else { return self.keep(window) };
         part.windows += 1;
         part.counted += usize::from(part.counted > 0 || part.windows > settling(window));
+        let is_swap = part.is_swap;
         match *part {
             Part { counted: 0, .. } => self.latest.clear(),
             Part { is_after: true, counted, .. } => {
                 self.keep(window);
                 if counted == COUNTED {
                     self.trial = None;
-                    self.end_trial();
+                    self.end_trial(is_swap);
                 }
             }
             Part { counted, .. } => {
-                self.during += f64::from(window.delivered_mbit_s);
+                self.during = self.during + window.into();
                 if counted == COUNTED {
-                    self.trial = Some(Part { windows: 0, counted: 0, is_after: true });
+                    self.trial = Some(Part { windows: 0, counted: 0, is_after: true, is_swap });
                 }
             }
         }
@@ -176,12 +265,12 @@ impl Comparison {
 
     fn keep(&mut self, window: &Window) {
         self.latest.truncate(COUNTED - 1);
-        self.latest.insert(0, window.delivered_mbit_s);
+        self.latest.insert(0, window.into());
     }
 
     /// Sum of the latest windows of the order in force, if there are enough.
-    fn latest(&self) -> Option<f64> {
-        (self.latest.len() == COUNTED).then(|| self.latest.iter().copied().map(f64::from).sum())
+    fn latest(&self) -> Option<Delivered> {
+        (self.latest.len() == COUNTED).then(|| self.latest.iter().copied().fold(Delivered::default(), Add::add))
     }
 
     fn is_new(&self) -> bool {
@@ -189,7 +278,6 @@ impl Comparison {
     }
 
     fn begin_trial(&mut self) {
-        let Some(before) = self.latest().filter(|before| *before > 0.0) else { return };
         let pause = match self.series.is_empty() {
             false => 0,
             true if self.is_new() => PAUSE_OF_NEW,
@@ -198,16 +286,30 @@ impl Comparison {
         if self.since_trial < pause || self.credit < (MAX_SETTLING + COUNTED) as f64 {
             return;
         }
-        let trial = Part { windows: 0, counted: 0, is_after: false };
-        (self.trial, self.since_trial, self.before, self.during) = (Some(trial), 0, before, 0.0);
+        self.begin(false);
     }
 
-    fn end_trial(&mut self) {
-        let usual = self.latest().map_or(self.before, |after| (self.before + after) / 2.0);
-        if self.during + usual <= 0.0 {
+    fn begin(&mut self, is_swap: bool) {
+        let Some(before) = self.latest().filter(|before| before.mbit_s > 0.0) else { return };
+        let trial = Part { windows: 0, counted: 0, is_after: false, is_swap };
+        (self.trial, self.before, self.during) = (Some(trial), before, Delivered::default());
+        *(if is_swap { &mut self.since_swap } else { &mut self.since_trial }) = 0;
+    }
+
+    fn end_trial(&mut self, is_swap: bool) {
+        let around = self.before + self.latest().unwrap_or(self.before);
+        let [usual, during] = [around.mbit_s / 2.0, self.during.mbit_s];
+        if during + usual <= 0.0 {
             return;
         }
-        self.series.push((self.during - usual) / (self.during + usual));
+        self.outcome = Some(Outcome {
+            goodput_mbit_s: [usual, during].map(|sum| (sum / COUNTED as f64) as f32),
+            delay_ms: [around.delay_ms(), self.during.delay_ms()],
+        });
+        if is_swap {
+            return;
+        }
+        self.series.push((during - usual) / (during + usual));
         let (count, is_better) = (self.series.len(), mean(&self.series) > MARGIN);
         let goes_on = is_better || (self.is_new() && count < FIRST);
         if goes_on && (count < MAX_SERIES || self.significant().is_some()) {
@@ -236,6 +338,11 @@ impl Comparison {
         *self = Comparison { in_force, credit, new_series, since_trial: 0, ..Comparison::new(self.share) };
         Some(verdict)
     }
+}
+
+/// Windows after a change of the order until what they deliver shows it.
+pub(super) fn settled(window: &Window) -> usize {
+    settling(window) + COUNTED
 }
 
 /// Windows until what is in flight has arrived: a smoothed RTT lags behind a queue that grows.

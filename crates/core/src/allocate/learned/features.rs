@@ -23,6 +23,14 @@ pub struct Quantity {
     is_relative: bool,
 }
 
+impl Quantity {
+    /// The value if it is possible, else NaN.
+    pub fn possible(&self, value: f32) -> f32 {
+        let [low, high] = self.range;
+        if (low as f32..=high as f32).contains(&value) { value } else { f32::NAN }
+    }
+}
+
 const fn quantity(name: &'static str, range: [i32; 2], is_relative: bool) -> Quantity {
     Quantity { name, range, is_relative }
 }
@@ -133,9 +141,8 @@ impl Meter {
             rates.map(|[_, bit_s]| mbit(bit_s)),
         ];
         let mut known = [f32::NAN; COUNT];
-        for ((known, value), Quantity { range: [low, high], .. }) in known.iter_mut().zip(values).zip(QUANTITIES) {
-            let possible = value.filter(|value| (low as f32..=high as f32).contains(value));
-            *known = possible.unwrap_or(f32::NAN);
+        for ((known, value), quantity) in known.iter_mut().zip(values).zip(QUANTITIES) {
+            *known = value.map_or(f32::NAN, |value| quantity.possible(value));
         }
         known
     }

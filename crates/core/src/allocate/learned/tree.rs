@@ -1,13 +1,14 @@
 //! A decision tree that says which of two paths is to be first, as read from its file
 //! (`docs/reference/tree.md`).
 
+use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::fmt;
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 
 use super::features::{Feature, Values};
 
@@ -17,6 +18,8 @@ const FORMAT: &str = "crosslane-tree";
 const VERSION: u32 = 1;
 /// Maximum number of questions from the root to a leaf.
 pub const MAX_DEPTH: usize = 16;
+/// Characters that are kept of what it was trained on.
+const MAX_ORIGIN: usize = 300;
 /// Maximum number of nodes: a tree is to stay below 200 kB.
 pub const MAX_NODES: usize = 2048;
 
@@ -25,6 +28,7 @@ pub const MAX_NODES: usize = 2048;
 #[serde(try_from = "File")]
 pub struct Tree {
     strategy: String,
+    origin: String,
     nodes: Vec<Node>,
 }
 
@@ -60,6 +64,11 @@ impl Tree {
     /// Name of the strategy that it was trained for.
     pub fn strategy(&self) -> &str {
         &self.strategy
+    }
+
+    /// What it was trained on and how good it was, as its file says; may be empty.
+    pub fn origin(&self) -> &str {
+        &self.origin
     }
 
     /// Number of its nodes.
@@ -116,9 +125,49 @@ struct File {
     version: u32,
     strategy: String,
     /// What it was trained on and how good it was, for people.
-    #[serde(default, rename = "trained")]
-    _trained: IgnoredAny,
+    #[serde(default)]
+    trained: Fact,
     nodes: Vec<FileNode>,
+}
+
+/// What a file says of its training.
+#[derive(Default, Deserialize)]
+#[serde(untagged)]
+enum Fact {
+    Text(String),
+    Number(f64),
+    Facts(BTreeMap<String, Fact>),
+    List(Vec<Fact>),
+    Flag(bool),
+    #[default]
+    Nothing,
+}
+
+impl fmt::Display for Fact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut all = |facts: &mut dyn Iterator<Item = (&str, &Fact)>| {
+            facts.enumerate().try_for_each(|(place, (name, fact))| {
+                let comma = if place > 0 { ", " } else { "" };
+                let [open, close] = if fact.is_nested() { ["(", ")"] } else { ["", ""] };
+                let space = if name.is_empty() { "" } else { " " };
+                write!(f, "{comma}{name}{space}{open}{fact}{close}")
+            })
+        };
+        match self {
+            Fact::Facts(facts) => all(&mut facts.iter().map(|(name, fact)| (&**name, fact))),
+            Fact::List(facts) => all(&mut facts.iter().map(|fact| ("", fact))),
+            Fact::Text(text) => f.write_str(text),
+            Fact::Number(number) => write!(f, "{number}"),
+            Fact::Flag(flag) => write!(f, "{flag}"),
+            Fact::Nothing => Ok(()),
+        }
+    }
+}
+
+impl Fact {
+    fn is_nested(&self) -> bool {
+        matches!(self, Fact::Facts(_) | Fact::List(_))
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -147,7 +196,8 @@ impl TryFrom<File> for Tree {
         let nodes = file.nodes.iter().enumerate().map(|(place, node)| read(place, node));
         let nodes: Vec<Node> = nodes.collect::<Result<_, _>>()?;
         check_shape(&nodes)?;
-        Ok(Tree { strategy: file.strategy, nodes })
+        let origin = file.trained.to_string().chars().take(MAX_ORIGIN).collect();
+        Ok(Tree { strategy: file.strategy, origin, nodes })
     }
 }
 

@@ -19,6 +19,9 @@ pub fn read_strategy(table: &toml::Table) -> Result<Arc<dyn Strategy>, String> {
         Some(toml::Value::String(name)) => name,
         _ => return Err("the strategy has no `name`".into()),
     };
+    if parameters.contains_key("store") && !parameters.contains_key("tree") {
+        return Err("`store` without `tree`: there is no tree to be fitted again".into());
+    }
     strategy::find(&name)?.read(values(&parameters)).map_err(|fault| fault.to_string())
 }
 
@@ -42,6 +45,14 @@ mod tests {
     use std::fs;
 
     use super::super::read;
+
+    #[test]
+    fn a_store_without_a_tree_is_rejected() {
+        let read = |text: &str| super::read_strategy(&text.parse().unwrap()).map(|strategy| strategy.refitting());
+        let fault = read("name = \"learned\"\nstore = \"trials.jsonl\"").unwrap_err();
+        assert!(fault.contains("`store` without `tree`"), "{fault}");
+        assert_eq!(read("name = \"learned\"\nstore = \"x\"\ntree = \"y\""), Ok(None), "until its tree is read");
+    }
 
     #[test]
     fn the_tree_is_named_relative_to_the_configuration_and_read_whole_or_not_at_all() {

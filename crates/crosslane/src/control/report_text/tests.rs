@@ -85,6 +85,7 @@ fn agent() -> AgentStatus {
         uptime_s: 7520.0,
         longest_answer_ms: 0.4,
         strategy: Some("threshold".into()),
+        tree: None,
         mode: Mode::Backup,
         preferred: Some(PreferredPath { path: "lte".into(), remaining_s: Some(130.0) }),
         connections: 2,
@@ -177,10 +178,12 @@ fn an_explanation_has_both_sides_and_what_happened_last() {
         r#for: vec![reason("threshold.link-up", "the interface is up")],
         against: vec![],
         changes: vec![change],
+        tree: Some("with 3 nodes, trained: rows 80".into()),
     };
     let expected = "\
 lte is active for 2 h 5 min: the interface is up
 the agent believes that it is good, for 42 s: the interface is up
+a tree orders the paths, with 3 nodes, trained: rows 80
 
 for it:
   the interface is up (threshold.link-up)
@@ -233,6 +236,6 @@ fn a_volume_is_shown_where_there_is_one() {
     let ends: Vec<&str> = shown.lines().map(|line| line.rsplit("  ").next().unwrap()).collect();
     assert_eq!(ends, ["volume", "4.60 GB of 5.00 GB this month", "-"]);
     let (r#for, against, changes) = (vec![], vec![], vec![]);
-    let shown = explanation(&Explanation::Path { status: Box::new(limited()), r#for, against, changes });
+    let shown = explanation(&Explanation::Path { status: Box::new(limited()), r#for, against, changes, tree: None });
     assert!(shown.contains("\nits volume is scarce: 4.60 GB of 5.00 GB this month, until 2026-12-01; 1.5"), "{shown}");
 }

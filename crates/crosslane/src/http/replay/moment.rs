@@ -47,6 +47,7 @@ impl Moment<'_> {
             uptime_s: self.at_s,
             longest_answer_ms: 0.0,
             strategy: Some(strategy),
+            tree: None,
             mode,
             preferred: None,
             connections: tokens.len(),

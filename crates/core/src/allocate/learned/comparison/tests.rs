@@ -17,8 +17,8 @@ fn run(
     for place in 0..windows {
         in_trials += usize::from(comparison.is_trial());
         let delivered = delivers(comparison.applies());
-        let window = delivered.map(|delivered_mbit_s| Window { delivered_mbit_s, rtt_windows: 0.2 });
-        verdicts.extend(comparison.end_window(window, true).map(|verdict| (place, verdict)));
+        let window = delivered.map(|delivered_mbit_s| Window { delivered_mbit_s, rtt_windows: 0.2, delay_ms: 50.0 });
+        verdicts.extend(comparison.end_window(window, true, true).map(|verdict| (place, verdict)));
     }
     (in_trials, verdicts)
 }
@@ -88,9 +88,9 @@ fn without_a_share_or_a_delivery_nothing_is_tried() {
     assert_eq!(run(&mut Comparison::new(SHARE), 10 * MINUTE, |_| None).0, 0);
     assert_eq!(run(&mut Comparison::new(SHARE), 10 * MINUTE, |_| Some(0.0)).0, 0);
     let mut comparison = Comparison::new(SHARE);
-    let window = Window { delivered_mbit_s: 5.0, rtt_windows: 0.2 };
-    let agreed =
-        (0..10 * MINUTE).filter(|_| comparison.end_window(Some(window), false).is_some() || comparison.is_trial());
+    let window = Window { delivered_mbit_s: 5.0, rtt_windows: 0.2, delay_ms: 50.0 };
+    let agreed = (0..10 * MINUTE)
+        .filter(|_| comparison.end_window(Some(window), false, false).is_some() || comparison.is_trial());
     assert_eq!(agreed.count(), 0, "the tree agrees with the user");
 }
 
@@ -103,4 +103,38 @@ fn a_trial_in_which_the_delivery_becomes_unknown_counts_for_nothing() {
         (window % 6 != 0).then_some(if by == By::Tree { 5.0 } else { 10.0 })
     });
     assert!(verdicts.is_empty() && comparison.series.is_empty());
+}
+
+/// Windows of an hour in which the tree agrees with the user, of `tree` and `swapped` Mbit/s: how many are in trials, and
+/// what each showed.
+fn agreeing(comparison: &mut Comparison, tree: f32, swapped: f32) -> (usize, Vec<Outcome>) {
+    let (mut in_trials, mut outcomes) = (0, Vec::new());
+    for _ in 0..60 * MINUTE {
+        in_trials += usize::from(comparison.is_trial());
+        let is_swapped = comparison.applies() == By::Swap;
+        let (delivered_mbit_s, delay_ms) = if is_swapped { (swapped, 80.0) } else { (tree, 20.0) };
+        let window = Window { delivered_mbit_s, rtt_windows: 0.2, delay_ms };
+        assert!(comparison.end_window(Some(window), false, true).is_none(), "a swap withdraws nothing");
+        outcomes.extend(comparison.take_outcome());
+    }
+    (in_trials, outcomes)
+}
+
+#[test]
+fn where_the_tree_agrees_the_paths_are_swapped_every_75_s_and_the_outcome_is_reported() {
+    let mut comparison = Comparison::new(SHARE);
+    let (in_trials, outcomes) = agreeing(&mut comparison, 10.0, 5.0);
+    assert_eq!((in_trials, outcomes.len()), (5 * 48, 48));
+    assert_eq!(outcomes[0], Outcome { goodput_mbit_s: [10.0, 5.0], delay_ms: [20.0, 80.0] });
+    assert!(comparison.series.is_empty() && comparison.in_force() == By::Tree);
+}
+
+#[test]
+fn swaps_leave_half_of_the_windows_to_the_comparison_with_the_users_order() {
+    let mut comparison = Comparison::new(0.002);
+    let (in_trials, _) = agreeing(&mut comparison, 10.0, 10.0);
+    assert!(in_trials as f64 <= MAX_CREDIT - RESERVE + 0.002 * 60.0 * MINUTE as f64 + 5.0, "{in_trials}");
+    assert_eq!(agreeing(&mut Comparison::new(0.0), 10.0, 10.0).0, 0, "without a share nothing is swapped");
+    let (_, verdicts) = run(&mut comparison, 10 * MINUTE, noisy(1, 5.0, 10.0, 0.2));
+    assert_eq!(verdicts.len(), 1, "and what is left suffices to withdraw a tree");
 }

@@ -1,0 +1,103 @@
+//! The store of what trials showed, from which `crosslane refit` fits the tree again. It is bounded: a full file is
+//! renamed to `NAME.1` and another one begun, so that the oldest rows go.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use crosslane_core::allocate::learned::trial::Trial;
+use crosslane_core::time::Instant;
+
+use super::config::Config;
+use super::journal::file::Sink;
+use crate::trials;
+
+/// Bytes of a file, of two: 4,000 to 9,000 rows, at least 80 hours of driving.
+const MAX_BYTES: u64 = 2_000_000;
+
+/// The store.
+pub struct TrialStore {
+    sink: Sink,
+    name: String,
+    strategy: &'static str,
+    /// Number of the last row. The order of the rows is that of their numbers, whatever the clock says.
+    number: u64,
+    is_broken: bool,
+}
+
+impl TrialStore {
+    /// The store that the configuration in this file names, if it names one.
+    pub fn open(config: &Config, file: &Path) -> Option<TrialStore> {
+        let refitting = config.strategy.as_ref()?.refitting()?;
+        let store = file.parent().unwrap_or(Path::new("")).join(refitting.store_file);
+        // What cannot be read cannot be written either, and that is reported.
+        let number = trials::last_number(&store).unwrap_or_default();
+        let (sink, name) = (Sink::file(&store, MAX_BYTES), store.display().to_string());
+        let mut opened = TrialStore { sink, name, strategy: refitting.strategy, number, is_broken: false };
+        // The first trial may be hours away.
+        if let Err(cause) = File::options().append(true).create(true).open(&store) {
+            opened.report(&cause);
+        }
+        Some(opened)
+    }
+
+    /// Appends a row. A full disk costs rows, not connections: the failure is reported once until writing works again.
+    pub fn write(&mut self, now: Instant, trial: &Trial) {
+        let line = trials::line(self.number + 1, self.strategy, trial);
+        match self.sink.write(now, &line) {
+            Some(Ok(())) => {
+                self.number += 1;
+                if std::mem::take(&mut self.is_broken) {
+                    eprintln!("crosslane: trials are written to {} again", self.name);
+                }
+            }
+            Some(Err(cause)) => self.report(&cause),
+            None => {}
+        }
+    }
+
+    fn report(&mut self, cause: &io::Error) {
+        if !std::mem::replace(&mut self.is_broken, true) {
+            eprintln!("crosslane: while writing trials to {}: {cause}; the agent continues without them", self.name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::agent::config;
+    use crate::durable_file::with_suffix;
+    use crate::trials::tests::TRIAL;
+
+    #[test]
+    fn rows_are_numbered_on_after_a_kill_within_a_line_and_the_oldest_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("agent.toml");
+        let text = "[[path]]\nname = \"lte\"\nrat = \"lte\"\n[strategy]\nname = \"learned\"\ntree = \"tree.json\"\nstore = \"store\"\n";
+        fs::write(&file, text).unwrap();
+        let tree = r#"{"format": "crosslane-tree", "version": 1, "strategy": "learned", "nodes": [{"a_first": 0.5}]}"#;
+        fs::write(folder.path().join("tree.json"), tree).unwrap();
+        let (config, store) = (config::read(&file).unwrap(), folder.path().join("store"));
+        let write = |count| {
+            let mut open = TrialStore::open(&config, &file).unwrap();
+            (0..count).for_each(|_| open.write(Instant::ZERO, &TRIAL));
+        };
+        write(2);
+        let text = fs::read(&store).unwrap();
+        fs::write(&store, &text[..text.len() - 40]).unwrap();
+        write(2);
+        let rows = trials::read(&store, "learned").unwrap();
+        let numbers: Vec<u64> = rows.rows.iter().map(|row| row.number).collect();
+        assert_eq!((numbers, rows.skipped), (vec![1, 2, 3], 1), "the second row is lost");
+        write(20_000);
+        let rows = trials::read(&store, "learned").unwrap();
+        assert!((4_000..9_000).contains(&rows.rows.len()), "{}", rows.rows.len());
+        assert_eq!(rows.rows.last().unwrap().number, 20_003);
+        let size = |file: &Path| fs::metadata(file).unwrap().len();
+        assert!(size(&store) + size(&with_suffix(&store, trials::OLDER_SUFFIX)) <= 2 * MAX_BYTES);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4);
+    }
+}
