@@ -5,6 +5,8 @@ size is the load times the mean capacity of both operators in 20 s. The drives p
 the other operator costs five times as much.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +15,7 @@ import polars as pl
 
 from crosslane_lab.errors import unreadable
 from crosslane_lab.papers.frame import Options, Results
+from crosslane_lab.runs.folder import Run
 from crosslane_lab.runs.runner import Comparison, Runner
 
 OPERATORS = ("att", "verizon")
@@ -43,12 +46,26 @@ ALPHAS = (0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.3, 1.6, 1.9)
 BASELINES = ("kernel", "kernel-tuned")
 """The better of them is the reference for missed deadlines."""
 
-OURS = "deadline-mptcp"
+OURS = "deadline"
+
+OVER_MPTCP = "deadline-mptcp"
+"""The same plan over one MPTCP connection."""
 
 CONGESTIONS = ("cubic", "bbr")
 
 QUICK_EVERY = 5
 """With `--quick`, every fifth drive."""
+
+QUICK_ALPHAS = (0.5, 0.8, 1.0)
+"""With `--quick`, MP-DPA at these α."""
+
+TUNED_EVERY = 5
+"""The parameters of the plan were chosen on every fifth drive from the first on; the others are held out."""
+
+RIGHT_WITHIN = 0.1
+"""A prediction is right if it differs from the completion by this part of it at most."""
+
+_KEEP = ("windows", "events", "messages")
 
 _TEMPLATE = """\
 # {file} of PAM 2025 (docs/guide/real-data.md), made by `crosslane-lab reproduce roads`.
@@ -125,7 +142,9 @@ def alpha_name(alpha: float) -> str:
     return f"mp-dpa-{round(alpha * 10):02d}"
 
 
-STRATEGIES = (*BASELINES, *map(alpha_name, ALPHAS), OURS)
+def strategies(alphas: Sequence[float]) -> tuple[str, ...]:
+    """All that are compared, with MP-DPA at these α."""
+    return (*BASELINES, *map(alpha_name, alphas), OVER_MPTCP, OURS)
 
 
 def drives(runner: Runner) -> list[Drive]:
@@ -154,8 +173,8 @@ def _drive(runner: Runner, file: Path) -> Drive:
     return Drive(file.name, min(durations), (rates[0], rates[1]), OPERATORS[0])
 
 
-def scenario(drive: Drive, load: int, congestion: str) -> str:
-    """The scenario of a drive at a load."""
+def scenario(drive: Drive, load: int, congestion: str, alphas: Sequence[float] = ALPHAS) -> str:
+    """The scenario of a drive at a load, with MP-DPA at these α."""
     preferred = drive.prefers
     text = _TEMPLATE.format(
         file=drive.file,
@@ -171,19 +190,24 @@ def scenario(drive: Drive, load: int, congestion: str) -> str:
         object_bytes=drive.object_bytes(load),
         objects=drive.objects,
     )
-    return text + "".join(_STRATEGY.format(name=alpha_name(alpha), alpha=alpha) for alpha in ALPHAS)
+    return text + "".join(_STRATEGY.format(name=alpha_name(alpha), alpha=alpha) for alpha in alphas)
 
 
 def plan(options: Options) -> list[Comparison]:
     """Every strategy over every drive at every load."""
-    chosen = drives(options.runner)[:: QUICK_EVERY if options.quick else 1]
+    all_drives = drives(options.runner)
+    chosen, alphas = (all_drives[1::QUICK_EVERY], QUICK_ALPHAS) if options.quick else (all_drives, ALPHAS)
     congestion, *others = options.figures or CONGESTIONS[:1]
     if others:
         raise unreadable("the command line", "several congestion controls", "name one; each has its page")
     engine = options.engine or "simulator"
     return [
         Comparison(
-            f"{congestion}/{drive.name}-{load}", scenario(drive, load, congestion), STRATEGIES, engine=engine
+            f"{congestion}/{drive.name}-{load}",
+            scenario(drive, load, congestion, alphas),
+            strategies(alphas),
+            engine=engine,
+            keep=_KEEP,
         )
         for drive in chosen
         for load in LOADS
@@ -216,8 +240,31 @@ def _row(results: Results, name: str) -> pl.DataFrame:
         cost=metric("cost"),
         cost_optimum=metric("cost_optimum"),
         switches=metric("handover.count"),
-        overhead=metric("overhead_share"),
-    )
+    ).join(_predictions(results, name), on="strategy", how="left")
+
+
+def _predictions(results: Results, name: str) -> pl.DataFrame:
+    """Of our objects, how many were predicted rightly when the first prediction was possible."""
+    right = [right_predictions(run) for run in results.runs(name, OURS)]
+    return pl.DataFrame({"strategy": [OURS] * len(right), "right": right}, schema={"strategy": str, "right": int})
+
+
+def right_predictions(run: Run) -> int:
+    """How many objects were predicted rightly: within a tenth of their completion or, if late, not in time."""
+    expected: dict[int, float] = {}
+    for event in run.events_of("agent", "admission"):
+        if event.fields["expected_s"] is not None:
+            expected.setdefault(event.fields["object"], event.fields["expected_s"])
+    objects = run.messages.select("number", "sent_ns", "received_ns").collect().rows()
+    return sum(_is_right(expected.get(number), sent, received) for number, sent, received in objects)
+
+
+def _is_right(expected_s: float | None, sent_ns: int, received_ns: int | None) -> bool:
+    if expected_s is None:
+        return False
+    after_s = expected_s - sent_ns / 1e9
+    took_s = math.inf if received_ns is None else (received_ns - sent_ns) / 1e9
+    return abs(after_s - took_s) <= RIGHT_WITHIN * took_s if took_s <= PERIOD_S else after_s > PERIOD_S
 
 
 def pooled(frame: pl.DataFrame) -> pl.DataFrame:
@@ -231,4 +278,5 @@ def pooled(frame: pl.DataFrame) -> pl.DataFrame:
         above_low=above.quantile(0.1),
         above_high=above.quantile(0.9),
         switches=pl.col("switches").mean(),
+        right=pl.col("right").sum() / pl.col("objects").sum(),
     )

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from crosslane_lab.papers.roads import campaign as roads
 from crosslane_lab.render.style import BLUE, GREEN, GREY, MUTED, OCHRE, PURPLE, WIDTH_IN, house_style
 
-_COLOURS = {roads.OURS: GREEN, "kernel": GREY, "kernel-tuned": PURPLE}
+_COLOURS = {roads.OURS: GREEN, roads.OVER_MPTCP: BLUE, "kernel": GREY, "kernel-tuned": PURPLE}
 
 
 def draw(frame: pl.DataFrame) -> Figure:
@@ -19,7 +19,7 @@ def draw(frame: pl.DataFrame) -> Figure:
             table = roads.pooled(frame.filter(pl.col("load") == load))
             swept = table.filter(pl.col("strategy").str.starts_with("mp-dpa")).sort("strategy")
             axes.plot(
-                swept["cost"], swept["missed"] * 100, "o-", color=OCHRE, markersize=3, label="mp-dpa, α 0.5–1.9"
+                swept["cost"], swept["missed"] * 100, "o-", color=OCHRE, markersize=3, label="mp-dpa at several α"
             )
             for strategy, colour in _COLOURS.items():
                 row = table.filter(pl.col("strategy") == strategy)
@@ -34,13 +34,17 @@ def draw(frame: pl.DataFrame) -> Figure:
 
 
 def _distribution(axes: Axes, frame: pl.DataFrame) -> None:
-    for strategy, colour in {roads.OURS: GREEN, "kernel": GREY, roads.alpha_name(1.0): BLUE}.items():
+    for strategy, colour in {
+        roads.OURS: GREEN,
+        roads.OVER_MPTCP: BLUE,
+        "kernel": GREY,
+        roads.alpha_name(1.0): OCHRE,
+    }.items():
         of = frame.filter(pl.col("strategy") == strategy)
         above = sorted(((of["share"] - of["share_optimum"]) * 100).to_list())
         heights = [100 * (index + 1) / len(above) for index in range(len(above))]
         axes.plot(above, heights, color=colour, label=strategy)
-    axes.axvline(8, color=MUTED, linewidth=0.8, linestyle=":")
     axes.set_title("Expensive share above the optimum")
-    axes.set_xlabel("points (the dotted line: 8)")
+    axes.set_xlabel("points")
     axes.set_ylabel("drives and loads (%)")
     axes.legend(loc="lower right", frameon=False, fontsize=7, labelcolor=MUTED)
