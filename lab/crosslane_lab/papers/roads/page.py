@@ -23,7 +23,7 @@ from crosslane_lab.render.svg import png
 from crosslane_lab.runs.frame import Spread
 
 MISSED_POINTS, COST, SHARE, RIGHT = 2.0, 1.08, 0.01, 0.9
-"""Targets: missed deadlines below those of the kernel, cost as a multiple of the optimum's, the expensive share where
+"""Targets: missed deadlines below the kernel's, cost as a multiple of the optimum's, the expensive share where
 the preferred path suffices, and the share of objects whose completion is predicted rightly."""
 
 SUFFICES = 0.001
