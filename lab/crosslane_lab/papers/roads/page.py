@@ -55,7 +55,9 @@ def page(
     found = [claim for which, part in parts.items() for claim in claims(part, which)]
     lines += _targets(Results(Path(), ()), found)
     template = Template((Path(__file__).parent / "page.template").read_text(encoding="utf-8"))
-    which = f"{len(drives)} of them, on which no parameter was chosen (`--quick`)" if quick else f"all {len(drives)}"
+    which = (
+        f"{len(drives)} of them, on which no parameter was chosen (`--quick`)" if quick else f"all {len(drives)}"
+    )
     tables = "\n".join(lines)
     return template.substitute(drives=which, congestion=congestion, picture=picture, tables=tables)
 
