@@ -22,6 +22,8 @@ mod decoders;
 mod demands;
 #[path = "../../../fuzz/targets/end.rs"]
 mod end;
+#[path = "../../../fuzz/targets/handshake.rs"]
+mod handshake;
 #[path = "../../../fuzz/targets/import.rs"]
 mod import;
 #[path = "../../../fuzz/targets/inner.rs"]
@@ -107,6 +109,7 @@ seeds! {
     decoders: decoders::run;
     demands: demands::run;
     end: end::run;
+    handshake: handshake::run;
     import: import::run;
     inner: inner::run;
     liar: liar::run;
