@@ -42,6 +42,8 @@ BESIDE_far-20-100 = ,single-far
 DRIVEN_enter-coverage = 1..15
 DRIVEN_pass-by = 1..15
 DRIVEN_leave-coverage-loaded = 1..15
+# And of its simulated side, where 20 are.
+SIMULATED_pass-by = 1..100
 
 CROSSLANE = target/release/crosslane
 LAB = .venv/bin/crosslane-lab
@@ -211,7 +213,7 @@ conformance-simulated: build
 	@set -e; for name in $(SCENARIOS); do $(MAKE) --no-print-directory runs/conformance/simulated/$$name; done
 
 runs/conformance/simulated/%: FORCE
-	@$(CROSSLANE) simulate scenarios/$*.toml --strategy $(STRATEGIES)$(ALONE_$*) --seed 1..20 --records none --out $@ > /dev/null
+	@$(CROSSLANE) simulate scenarios/$*.toml --strategy $(STRATEGIES)$(ALONE_$*) --seed $(or $(SIMULATED_$*),1..20) --records none --out $@ > /dev/null
 
 FORCE:
 

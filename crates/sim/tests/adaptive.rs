@@ -105,7 +105,7 @@ fn a_path_that_loses_a_twentieth_is_left_within_a_second_of_the_first_loss() -> 
             message.received_ns.is_some_and(|received| received - message.sent_ns > 25_000_000)
         };
         let first = run.messages.iter().find(late).ok_or("no message was lost")?;
-        is_left(&run, first.sent_ns as f64 / 1e9, "quality.age")?;
+        is_left(&run, first.sent_ns as f64 / 1e9, "")?;
     }
     Ok(())
 }

@@ -91,7 +91,7 @@ impl Cubic {
         if last_max == 0.0 {
             acks = acks.min(20.0);
         }
-        epoch.reno_acks += f64::from(ack.acked);
+        epoch.reno_acks += f64::from(ack.delivered);
         let each = current * RENO_ACKS;
         while epoch.reno_acks > each {
             epoch.reno_acks -= each;

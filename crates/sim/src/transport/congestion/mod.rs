@@ -40,8 +40,8 @@ pub enum Congestion {
 pub struct Ack {
     /// Time of arrival.
     pub now: Instant,
-    /// Segments newly acknowledged in order.
-    pub acked: u32,
+    /// Segments newly delivered, in order or not (Linux `acked_sacked`).
+    pub delivered: u32,
     /// Round-trip time of the last of them, if it was not retransmitted.
     pub rtt: Option<Duration>,
     /// Minimum round-trip time.
@@ -101,14 +101,14 @@ impl Control {
     /// Processes an acknowledgement; `window_limited` if the window, not the
     /// application, limited the sender.
     pub fn on_ack(&mut self, ack: &Ack, window_limited: bool, coupled: &Coupled) {
-        self.acked_since[0] += u64::from(ack.acked);
+        self.acked_since[0] += u64::from(ack.delivered);
         if let Law::Cubic(cubic) = &mut self.law {
             cubic.note_rtt(ack);
         }
         if !window_limited || matches!(self.law, Law::Bbr(_)) {
             return;
         }
-        let mut acked = ack.acked;
+        let mut acked = ack.delivered;
         if self.in_slow_start() {
             if let Law::Cubic(cubic) = &mut self.law
                 && cubic.leaves_slow_start(ack, self.window)

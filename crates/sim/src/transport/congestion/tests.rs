@@ -1,8 +1,8 @@
 use super::*;
 
-fn ack(ms: u64, acked: u32, una: u64) -> Ack {
+fn ack(ms: u64, delivered: u32, una: u64) -> Ack {
     let rtt = Some(Duration::from_millis(50));
-    Ack { now: Instant::from_millis(ms), acked, rtt, min_rtt: rtt, una, next: una + 1 }
+    Ack { now: Instant::from_millis(ms), delivered, rtt, min_rtt: rtt, una, next: una + 1 }
 }
 
 fn round(control: &mut Control, ms: u64) {

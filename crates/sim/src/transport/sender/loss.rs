@@ -58,7 +58,9 @@ impl Sender {
     pub fn on_time(&mut self, now: Instant) {
         if self.recovery.reorder_at.is_some_and(|at| at <= now) {
             self.find_lost(now);
-            self.update_recovery(&Delivered::default());
+            // Linux `tcp_rack_reo_timeout`: recovery begins as with one delivered segment.
+            let newly = u32::from(self.state == RecoveryState::None);
+            self.update_recovery(&Delivered { newly, ..Delivered::default() });
         }
         if self.probe.at.take_if(|at| *at <= now).is_some() {
             // One probe at a time (RFC 8985 §7.3).
@@ -114,10 +116,13 @@ impl Sender {
         recovers
     }
 
-    /// RFC 6937 §3, with Linux's bound: sends in proportion to the segments
-    /// delivered until the window has reached its target.
+    /// RFC 6937 §3, with Linux's bound (`tcp_cwnd_reduction`): sends in proportion to
+    /// the segments delivered until the window has reached its target.
     fn reduce(&mut self, delivered: &Delivered) {
-        let newly = delivered.acked + delivered.sacked;
+        let newly = delivered.newly;
+        if newly == 0 {
+            return;
+        }
         self.recovery.delivered += newly;
         let in_flight = self.in_flight();
         let target = self.control.ssthresh;
@@ -126,7 +131,7 @@ impl Sender {
             (share.div_ceil(u64::from(self.recovery.window.max(1))) as u32).saturating_sub(self.recovery.sent)
         } else {
             let behind = self.recovery.delivered.saturating_sub(self.recovery.sent).max(newly);
-            (target - in_flight).min(behind + u32::from(delivered.acked > 0))
+            (target - in_flight).min(behind + u32::from(delivered.advanced && delivered.losses == 0))
         };
         let first = u32::from(self.recovery.sent == 0);
         self.control.window = in_flight + may.max(first);

@@ -50,7 +50,6 @@ impl Sender {
         delivered: &Delivered,
         rtt: Option<Duration>,
         in_flight_before: u32,
-        losses: u32,
     ) {
         self.rate.delivered_at = now;
         let Some(newest) = delivered.newest else { return };
@@ -71,8 +70,8 @@ impl Sender {
             rtt,
             app_limited: stamp.app_limited,
             in_flight: [in_flight_before, self.in_flight()],
-            newly: delivered.acked + delivered.sacked,
-            losses,
+            newly: delivered.newly,
+            losses: delivered.losses,
             recovery: self.state,
         };
         self.control.on_rate(&sample);

@@ -13,11 +13,15 @@ fn transmit(sender: &mut Sender, now: Instant) -> usize {
 }
 
 /// A subflow with an RTT of 100 ms and 100 segments to send, at 1 s.
-fn sender() -> Sender {
-    let mut sender = Sender::new(Congestion::Bbr, Ticks::default(), MSS as u16, 1_000_000);
+fn sender_of(algorithm: Congestion) -> Sender {
+    let mut sender = Sender::new(algorithm, Ticks::default(), MSS as u16, 1_000_000);
     sender.begin(at(900), Duration::from_millis(100));
     sender.enqueue(at(1000), Mapping { dsn: 0, len: 100 * MSS });
     sender
+}
+
+fn sender() -> Sender {
+    sender_of(Congestion::Bbr)
 }
 
 /// Acknowledges a range of segments by a SACK block.
@@ -46,4 +50,32 @@ fn bbrs_window_follows_the_losses_in_the_first_round_of_recovery() {
     assert_eq!(sender.in_flight(), 7);
     sack(&mut sender, at(1120), 7..8);
     assert_eq!((sender.flight.lost, sender.control.window), (4, 7 - 1));
+}
+
+#[test]
+fn what_a_sack_named_does_not_count_again_when_it_is_acknowledged_in_order() {
+    let mut sender = sender_of(Congestion::Cubic);
+    transmit(&mut sender, at(1000));
+    // The first of ten is lost; its retransmission arrives last.
+    sack(&mut sender, at(1100), 1..9);
+    assert_eq!((sender.flight.lost, sender.control.ssthresh), (1, 7));
+    let sent = transmit(&mut sender, at(1100));
+    sender.on_ack(at(1200), 1 + 9 * MSS, None, at(1100), &Coupled::default());
+    assert_eq!(sender.delivered, 9);
+    let in_flight = sent as u32;
+    assert_eq!(sender.in_flight(), in_flight, "the tenth, and what was sent at 1.1 s but for the retransmission");
+    assert!(sender.control.window <= in_flight + 2, "one delivered, and one as it is in order");
+}
+
+#[test]
+fn an_answer_sooner_than_the_least_rtt_to_a_retransmission_says_nothing_of_later_segments() {
+    let mut sender = sender_of(Congestion::Cubic);
+    transmit(&mut sender, at(1000));
+    sack(&mut sender, at(1100), 1..4);
+    assert_eq!(sender.flight.lost, 1);
+    transmit(&mut sender, at(1100));
+    // The original arrives late, 20 ms after it was sent again, and two more.
+    let block = (1 + 6 * MSS, 1 + 8 * MSS);
+    sender.on_ack(at(1120), 1 + 4 * MSS, Some(block), at(1000), &Coupled::default());
+    assert_eq!(sender.flight.lost, 2, "what precedes them, not the last two, which are still in flight");
 }
