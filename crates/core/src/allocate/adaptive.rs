@@ -266,14 +266,19 @@ mod tests {
     use crate::path::Rat;
     use PathState::{Active, Backup, Closed};
 
+    const PARAMS: Params = Params {
+        mode: Mode::Backup,
+        threshold_dbm: -82.0,
+        hysteresis_db: 3.0,
+        smoothing: Duration::from_millis(300),
+        prefers_stalled: true,
+    };
+
     #[test]
     fn a_reserve_that_is_not_good_is_closed_only_beside_a_good_path_beyond_its_radio() {
-        let smoothing = Duration::from_millis(300);
-        let params =
-            Params { mode: Mode::Backup, threshold_dbm: -82.0, hysteresis_db: 3.0, smoothing, prefers_stalled: true };
         let unit = |belief, was| PathInput { belief, was, rank: 0, radio: Some(0) };
         let lte = |belief| PathInput { belief, was: Backup, rank: 1, radio: None };
-        let states = |paths: &[PathInput]| Adaptive::new(params).allocate(paths).states().to_vec();
+        let states = |paths: &[PathInput]| Adaptive::new(PARAMS).allocate(paths).states().to_vec();
         let units = [unit(Belief::Good, Active), unit(Belief::Fading, Backup)];
         assert_eq!(states(&[units[0], units[1], lte(Belief::Good)]), [Active, Closed, Backup]);
         assert_eq!(states(&[units[0], units[1], lte(Belief::Fading)]), [Active, Backup, Backup]);
@@ -282,12 +287,9 @@ mod tests {
 
     #[test]
     fn paths_of_one_radio_take_no_turns() {
-        let smoothing = Duration::from_millis(300);
-        let params =
-            Params { mode: Mode::Backup, threshold_dbm: -82.0, hysteresis_db: 3.0, smoothing, prefers_stalled: true };
         let path = |belief, was, radio| PathInput { belief, was, rank: 0, radio };
         for (radio, takes_turns) in [(Some(0), false), (None, true)] {
-            let mut allocator = Adaptive::new(params);
+            let mut allocator = Adaptive::new(PARAMS);
             let inputs = [path(Belief::Fading, Active, radio), path(Belief::Stalled, Active, radio)];
             assert_eq!(allocator.allocate(&inputs).states(), [Active, Closed]);
             let latest = Latest::default();
@@ -327,11 +329,8 @@ mod tests {
     #[test]
     fn a_path_that_was_left_is_preferred_again_only_after_a_hold_down() {
         use Belief::{Fading, Good};
-        let smoothing = Duration::from_millis(300);
-        let params =
-            Params { mode: Mode::Backup, threshold_dbm: -82.0, hysteresis_db: 3.0, smoothing, prefers_stalled: true };
         for (rat, states) in [(Rat::Lte, [Backup, Active]), (Rat::Wifi, [Active, Backup])] {
-            let (mut adaptive, mut was) = (Adaptive::new(params), [Closed; 2]);
+            let (mut adaptive, mut was) = (Adaptive::new(PARAMS), [Closed; 2]);
             advance(&mut adaptive, &mut was, 0, rat, [Good, Good]);
             advance(&mut adaptive, &mut was, 10, rat, [Good, Good]);
             assert_eq!(was, [Active, Backup]);
@@ -344,13 +343,10 @@ mod tests {
 
     #[test]
     fn while_a_handover_that_its_modem_announced_lasts_another_path_carries() {
-        let smoothing = Duration::from_millis(300);
-        let params =
-            Params { mode: Mode::Backup, threshold_dbm: -82.0, hysteresis_db: 3.0, smoothing, prefers_stalled: true };
         for (other, during, after) in
             [(Belief::Good, [Backup, Active], [Active, Backup]), (Belief::Fading, [Active, Closed], [Active, Closed])]
         {
-            let (mut adaptive, mut was) = (Adaptive::new(params), [Closed; 2]);
+            let (mut adaptive, mut was) = (Adaptive::new(PARAMS), [Closed; 2]);
             let mut handover = None;
             let mut at = |at_ms, announced: Option<bool>| {
                 handover = announced.map(|is_announced| (Instant::from_millis(at_ms), is_announced)).or(handover);
@@ -386,10 +382,7 @@ mod tests {
     #[test]
     fn a_path_in_hold_down_takes_over_from_one_that_is_not_good_and_later_from_one_that_is() {
         use Belief::{Fading, Good};
-        let smoothing = Duration::from_millis(300);
-        let params =
-            Params { mode: Mode::Backup, threshold_dbm: -82.0, hysteresis_db: 3.0, smoothing, prefers_stalled: true };
-        let (mut adaptive, mut was) = (Adaptive::new(params), [Closed; 2]);
+        let (mut adaptive, mut was) = (Adaptive::new(PARAMS), [Closed; 2]);
         let mut at = |at_ms, beliefs| {
             let rule = advance(&mut adaptive, &mut was, at_ms, Rat::Lte, beliefs);
             (was, rule)

@@ -98,10 +98,12 @@ impl Forecast {
         self.smoothed.map(|(_, dbm)| dbm)
     }
 
-    /// The signal now, in dBm: without the delay of the smoothed one, unless a late message cannot be saved.
+    /// The signal now, in dBm, without the delay of the smoothed one; the lesser of both where a late message cannot be
+    /// saved.
     pub(super) fn dbm_now(&self, now: Instant) -> Option<f64> {
-        let line = self.line(now, LINE_SPAN, MIN_LINE).filter(|_| !self.is_cautious);
-        line.map(|line| line.dbm).or(self.dbm())
+        let smoothed = self.dbm()?;
+        let line = self.line(now, LINE_SPAN, MIN_LINE).map_or(smoothed, |line| line.dbm);
+        Some(if self.is_cautious { line.min(smoothed) } else { line })
     }
 
     /// The level, in dBm; `None` while nothing is known of it.
@@ -250,6 +252,30 @@ mod tests {
             forecast.on_delivery(now);
         }
         assert!(forecast.level_dbm().is_some_and(|level| (-87.0..-86.9).contains(&level)), "{forecast:?}");
+    }
+
+    #[test]
+    fn a_departure_at_a_lower_signal_does_not_lower_the_level() {
+        let mut forecast = Forecast::new(Rat::Ieee80211p);
+        feed(&mut forecast, 0, [-90.0; 30]);
+        assert!(forecast.on_leave());
+        assert_eq!(forecast.level_dbm(), Some(-82.0));
+    }
+
+    #[test]
+    fn where_a_late_message_cannot_be_saved_level_and_signal_are_those_of_a_careful_one() {
+        let mut forecast = Forecast::new(Rat::Ieee80211p);
+        let mut now = Instant::ZERO;
+        for place in 0..50 {
+            now = feed(&mut forecast, 100 * place, [-92.0 + 0.2 * place as f64]);
+            forecast.on_delivery(now);
+        }
+        let figures = |forecast: &Forecast| [forecast.level_dbm(), forecast.dbm_now(now)].map(|dbm| dbm.unwrap_or(0.0));
+        let [level, dbm] = figures(&forecast);
+        assert!(level < -88.0 && (dbm + 82.2).abs() < 0.01, "the signal of a line does not lag: {level} {dbm}");
+        forecast.set_cautious(true);
+        let [level, dbm] = figures(&forecast);
+        assert!(level == -83.0 && dbm < -82.6, "{level} {dbm}");
     }
 
     #[test]

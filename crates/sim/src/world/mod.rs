@@ -215,11 +215,7 @@ impl World {
                     first[usize::from(path.0)][direction as usize] = Some(params);
                 }
                 WorldEvent::Truth(truth) => truths.push(truth),
-                WorldEvent::CamSent(_)
-                | WorldEvent::VehicleCam(_)
-                | WorldEvent::Signal { .. }
-                | WorldEvent::Vehicle(_)
-                | WorldEvent::Handover { .. } => {}
+                _ => {}
             }
         }
         let link = |entry: LinkEntry<'_>| {
