@@ -123,6 +123,11 @@ pub enum SampleKind {
     Radio(RadioLink),
     /// Position, heading and speed of the vehicle.
     Vehicle(VehicleState),
+    /// The modem reported a measurement that precedes a handover, or that the handover is over.
+    Handover {
+        /// True from the report on, false when packets pass again.
+        is_announced: bool,
+    },
     /// The interface is up, or down.
     Link {
         /// True if it can carry packets.
@@ -187,10 +192,16 @@ pub const METRES_PER_DEGREE: f64 = 111_195.0;
 impl Position {
     /// Distance to a position near this one, in m, on a local plane.
     pub fn distance_m(self, other: Position) -> f64 {
-        let north = self.latitude_deg - other.latitude_deg;
-        let turn = self.longitude_deg - other.longitude_deg;
+        let [north, east] = self.metres_to(other);
+        libm::hypot(north, east)
+    }
+
+    /// How far a position near this one is to the north and to the east of it, in m, on a local plane.
+    pub fn metres_to(self, other: Position) -> [f64; 2] {
+        let north = other.latitude_deg - self.latitude_deg;
+        let turn = other.longitude_deg - self.longitude_deg;
         let east = (turn - 360.0 * libm::round(turn / 360.0)) * libm::cos(self.latitude_deg.to_radians());
-        libm::hypot(north, east) * METRES_PER_DEGREE
+        [north * METRES_PER_DEGREE, east * METRES_PER_DEGREE]
     }
 }
 

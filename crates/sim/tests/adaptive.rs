@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 
 use crosslane_core::agent::Output;
-use crosslane_core::path::PathState;
+use crosslane_core::path::{PathId, PathState};
 use crosslane_core::time::Instant;
 use crosslane_sim::scenario::Scenario;
 use crosslane_sim::simulation::{Detail, Recording, Simulation};
@@ -127,6 +127,43 @@ fn a_path_that_loses_a_twentieth_at_a_perfect_signal_is_left() -> Result<(), Box
         let left = changes(&run).into_iter().find(|(_, state, _)| *state < PathState::Active);
         assert!(left.is_some_and(|(at, ..)| (10.0..13.0).contains(&at)), "{left:?}");
         assert!(p99_ms(&run, 13.0) <= 60.0, "{}", p99_ms(&run, 13.0));
+    }
+    Ok(())
+}
+
+fn worst_ms(run: &Recording) -> f64 {
+    let delays = run.messages.iter().map(|message| Some(message.received_ns? - message.sent_ns));
+    delays.map(|delay| delay.map_or(f64::INFINITY, |delay| delay as f64 / 1e6)).fold(0.0, f64::max)
+}
+
+#[test]
+fn a_roadside_unit_ahead_is_entered_by_the_position_and_no_message_is_late() -> Result<(), Box<dyn Error>> {
+    let text = include_str!("../../../scenarios/pass-by.toml");
+    let text = format!("{text}\n[[strategy]]\nname = \"x\"\nbase = \"adaptive\"\nlate_ms = 60\n");
+    let scenario = Scenario::parse(&text, "pass-by.toml")?;
+    let strategy = scenario.strategy("x").ok_or("no such strategy")?;
+    let (mut share, mut by_position) = (0.0, 0);
+    for seed in 1001..=1010 {
+        let mut simulation = Simulation::new(&scenario, &strategy, seed, Detail::METRICS)?;
+        simulation.run_until(Instant::from_secs_f64(scenario.duration_s));
+        let run = simulation.finish();
+        assert!(worst_ms(&run) <= 60.0, "seed {seed}: {} ms", worst_ms(&run));
+        share += run.sums.share(PathId(0)).unwrap_or_default() / 10.0;
+        let entered = changes(&run).into_iter().filter(|(_, state, _)| *state == PathState::Active);
+        by_position += entered.filter(|(.., rule)| *rule == "forecast.position").count();
+    }
+    assert!(by_position > 10 && share > 0.5, "{by_position} times, {share}");
+    Ok(())
+}
+
+#[test]
+fn while_a_handover_lasts_that_the_modem_announced_another_path_carries() -> Result<(), Box<dyn Error>> {
+    for seed in 1..=3 {
+        let run = run("delay_ms = 20\nhandovers = \"nsa-low\"", "", 200, seed)?;
+        let left = changes(&run).into_iter().filter(|(_, state, _)| *state == PathState::Backup);
+        let announced = left.filter(|(.., rule)| *rule == "forecast.handover").count();
+        let share = run.sums.share(PathId(0)).unwrap_or_default();
+        assert!(announced > 0 && share > 0.9 && worst_ms(&run) < 80.0, "{announced}, {share}, {}", worst_ms(&run));
     }
     Ok(())
 }

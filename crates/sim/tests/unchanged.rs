@@ -60,6 +60,7 @@ impl Digest {
                 self.optional(cam.received);
             }
             WorldEvent::VehicleCam(cam) => self.add(cam.at.as_nanos()),
+            WorldEvent::Vehicle(_) | WorldEvent::Handover { .. } => {}
             WorldEvent::Signal { at, path, rssi_dbm, .. } => {
                 self.add(at.as_nanos() + u64::from(path.0));
                 self.number(*rssi_dbm);

@@ -6,6 +6,8 @@
 //! after a hold-down, or when the path that carries instead is not good. The hold-down
 //! doubles with each return that does not last.
 //!
+//! While a handover that its modem announced lasts, a path is preferred to no good one.
+//!
 //! If no path is good, each carries in turn, first the one that was left the longest time
 //! ago, until one proves to be good. Paths over one radio count as one: the strongest.
 
@@ -15,6 +17,7 @@ use alloc::vec::Vec;
 use super::fullness::{FULL, Fullness};
 use super::one_of_radio::{OneOfRadio, Params};
 use super::{Allocator, Mode, PathInput, PathSupply, fallback_state};
+use crate::assess::motion::Handover;
 use crate::assess::{Belief, Reason};
 use crate::path::PathState;
 use crate::time::{Duration, Instant};
@@ -61,6 +64,7 @@ struct Track {
     /// Until when it is not preferred.
     held_until: Option<Instant>,
     doublings: u32,
+    handover: Handover,
 }
 
 impl Track {
@@ -68,6 +72,9 @@ impl Track {
         let is_active = path.input.was == PathState::Active;
         if is_active && !self.is_active {
             self.since = now;
+        }
+        if let Some((at, is_announced)) = path.latest.handover {
+            self.handover.on_report(at, is_announced);
         }
         (self.is_active, self.is_good) = (is_active, path.input.belief == Belief::Good);
         if is_active {
@@ -143,10 +150,25 @@ impl Adaptive {
     fn ranked(&self, paths: &[PathInput]) -> Vec<PathInput> {
         let rank = |(place, path): (usize, &PathInput)| {
             let carries = path.was == PathState::Active && path.belief == Belief::Good;
-            let is_held = !carries && self.tracks.get(place).is_some_and(|track| track.is_held(self.now));
+            let track = self.tracks.get(place).copied().unwrap_or_default();
+            let is_held = track.handover.lasts(self.now) || (!carries && track.is_held(self.now));
             PathInput { rank: if is_held { HELD.saturating_add(path.rank) } else { path.rank }, ..*path }
         };
         paths.iter().enumerate().map(rank).collect()
+    }
+
+    /// Observes the paths; returns a reason if the handover of a good one begins or ends.
+    fn follow_handovers(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Reason> {
+        let mut reason = None;
+        for (track, path) in self.tracks.iter_mut().zip(paths) {
+            let was = track.handover.lasts(self.now);
+            track.observe(now, path);
+            let is = track.handover.lasts(now);
+            if is != was && path.input.belief == Belief::Good {
+                reason = track.handover.since().map(|since| handover_reason(now, since, is));
+            }
+        }
+        reason
     }
 
     /// Begins and ends hold-downs; returns the length of one that ends while its path is good.
@@ -164,6 +186,16 @@ impl Adaptive {
         }
         released
     }
+}
+
+/// Why the paths that are preferred change, as the handover of one begins or ends.
+fn handover_reason(now: Instant, since: Instant, begins: bool) -> Reason {
+    let ms = now.since(since).as_secs_f64() * 1e3;
+    let text = match begins {
+        true => "a modem announced a handover: another path carries while it lasts".into(),
+        false => format!("a handover was announced {ms:.0} ms ago, and is over"),
+    };
+    Reason { rule: "forecast.handover", text, inputs: [("announced_ms", ms)].into() }
 }
 
 /// Whether a reserve over a shared radio would only hold up data: it is not good, and a path
@@ -192,12 +224,15 @@ impl Allocator for Adaptive {
     fn review(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Reason> {
         self.tracks.resize(paths.len(), Track::default());
         let released = self.hold_down(now, paths);
+        let announced = self.follow_handovers(now, paths);
         self.now = now;
-        self.tracks.iter_mut().zip(paths).for_each(|(track, path)| track.observe(now, path));
         let (of_one, of_all) = (self.one.review(now, paths), self.all.review(now, paths));
         if let Some(held) = released.filter(|_| !self.shares) {
             let text = format!("a path that was left is good, and was held down for {} s", held.as_secs());
             return Some(Reason { rule: "adaptive.return", text, inputs: [("held_s", held.as_secs_f64())].into() });
+        }
+        if let Some(reason) = announced.filter(|_| !self.shares) {
+            return Some(reason);
         }
         if self.turn.is_some_and(|(_, since)| now >= since + TURN) && paths.len() > 1 {
             return Some(Reason::plain("adaptive.turn", "no path is good, the next is tried"));
@@ -219,7 +254,8 @@ impl Allocator for Adaptive {
         let alone = self.full.last().filter(|_| self.shares).map(|last| last + NOT_FULL);
         let turn = self.turn.map(|(_, since)| since + TURN);
         let held = self.tracks.iter().filter_map(|track| track.held_until);
-        radio.into_iter().chain(alone).chain(turn).chain(held).filter(|at| *at > self.now).min()
+        let handovers = self.tracks.iter().filter_map(|track| track.handover.until());
+        radio.into_iter().chain(alone).chain(turn).chain(held).chain(handovers).filter(|at| *at > self.now).min()
     }
 }
 
@@ -230,14 +266,19 @@ mod tests {
     use crate::path::Rat;
     use PathState::{Active, Backup, Closed};
 
+    const PARAMS: Params = Params {
+        mode: Mode::Backup,
+        threshold_dbm: -82.0,
+        hysteresis_db: 3.0,
+        smoothing: Duration::from_millis(300),
+        prefers_stalled: true,
+    };
+
     #[test]
     fn a_reserve_that_is_not_good_is_closed_only_beside_a_good_path_beyond_its_radio() {
-        let smoothing = Duration::from_millis(300);
-        let params =
-            Params { mode: Mode::Backup, threshold_dbm: -82.0, hysteresis_db: 3.0, smoothing, prefers_stalled: true };
         let unit = |belief, was| PathInput { belief, was, rank: 0, radio: Some(0) };
         let lte = |belief| PathInput { belief, was: Backup, rank: 1, radio: None };
-        let states = |paths: &[PathInput]| Adaptive::new(params).allocate(paths).states().to_vec();
+        let states = |paths: &[PathInput]| Adaptive::new(PARAMS).allocate(paths).states().to_vec();
         let units = [unit(Belief::Good, Active), unit(Belief::Fading, Backup)];
         assert_eq!(states(&[units[0], units[1], lte(Belief::Good)]), [Active, Closed, Backup]);
         assert_eq!(states(&[units[0], units[1], lte(Belief::Fading)]), [Active, Backup, Backup]);
@@ -246,12 +287,9 @@ mod tests {
 
     #[test]
     fn paths_of_one_radio_take_no_turns() {
-        let smoothing = Duration::from_millis(300);
-        let params =
-            Params { mode: Mode::Backup, threshold_dbm: -82.0, hysteresis_db: 3.0, smoothing, prefers_stalled: true };
         let path = |belief, was, radio| PathInput { belief, was, rank: 0, radio };
         for (radio, takes_turns) in [(Some(0), false), (None, true)] {
-            let mut allocator = Adaptive::new(params);
+            let mut allocator = Adaptive::new(PARAMS);
             let inputs = [path(Belief::Fading, Active, radio), path(Belief::Stalled, Active, radio)];
             assert_eq!(allocator.allocate(&inputs).states(), [Active, Closed]);
             let latest = Latest::default();
@@ -291,11 +329,8 @@ mod tests {
     #[test]
     fn a_path_that_was_left_is_preferred_again_only_after_a_hold_down() {
         use Belief::{Fading, Good};
-        let smoothing = Duration::from_millis(300);
-        let params =
-            Params { mode: Mode::Backup, threshold_dbm: -82.0, hysteresis_db: 3.0, smoothing, prefers_stalled: true };
         for (rat, states) in [(Rat::Lte, [Backup, Active]), (Rat::Wifi, [Active, Backup])] {
-            let (mut adaptive, mut was) = (Adaptive::new(params), [Closed; 2]);
+            let (mut adaptive, mut was) = (Adaptive::new(PARAMS), [Closed; 2]);
             advance(&mut adaptive, &mut was, 0, rat, [Good, Good]);
             advance(&mut adaptive, &mut was, 10, rat, [Good, Good]);
             assert_eq!(was, [Active, Backup]);
@@ -307,12 +342,47 @@ mod tests {
     }
 
     #[test]
+    fn while_a_handover_that_its_modem_announced_lasts_another_path_carries() {
+        for (other, during, after) in
+            [(Belief::Good, [Backup, Active], [Active, Backup]), (Belief::Fading, [Active, Closed], [Active, Closed])]
+        {
+            let (mut adaptive, mut was) = (Adaptive::new(PARAMS), [Closed; 2]);
+            let mut handover = None;
+            let mut at = |at_ms, announced: Option<bool>| {
+                handover = announced.map(|is_announced| (Instant::from_millis(at_ms), is_announced)).or(handover);
+                let latest = [Latest { handover, ..Latest::default() }, Latest::default()];
+                let input = |place: usize, was: &[PathState; 2]| PathInput {
+                    belief: [Belief::Good, other][place],
+                    was: was[place],
+                    rank: place as u8,
+                    radio: None,
+                };
+                let supply = |place: usize| PathSupply {
+                    input: input(place, &was),
+                    rat: Rat::Lte,
+                    history: None,
+                    latest: &latest[place],
+                };
+                let reason = adaptive.review(Instant::from_millis(at_ms), &[supply(0), supply(1)]);
+                let wanted = adaptive.allocate(&[input(0, &was), input(1, &was)]);
+                was.copy_from_slice(wanted.states());
+                (was, reason.map(|reason| (reason.rule, reason.inputs[0].1 as u64)))
+            };
+            at(0, None);
+            at(10, None);
+            assert_eq!(at(1000, Some(true)), (during, Some(("forecast.handover", 0))));
+            assert_eq!(at(1100, None), (during, None));
+            assert_eq!(at(1200, Some(false)), (during, None), "what waited is let go");
+            assert_eq!(at(1310, None), (after, Some(("forecast.handover", 310))), "without a hold-down");
+            assert_eq!(at(2000, Some(true)).0, during);
+            assert_eq!(at(2350, None).0, after, "its end is not reported");
+        }
+    }
+
+    #[test]
     fn a_path_in_hold_down_takes_over_from_one_that_is_not_good_and_later_from_one_that_is() {
         use Belief::{Fading, Good};
-        let smoothing = Duration::from_millis(300);
-        let params =
-            Params { mode: Mode::Backup, threshold_dbm: -82.0, hysteresis_db: 3.0, smoothing, prefers_stalled: true };
-        let (mut adaptive, mut was) = (Adaptive::new(params), [Closed; 2]);
+        let (mut adaptive, mut was) = (Adaptive::new(PARAMS), [Closed; 2]);
         let mut at = |at_ms, beliefs| {
             let rule = advance(&mut adaptive, &mut was, at_ms, Rat::Lte, beliefs);
             (was, rule)

@@ -125,6 +125,8 @@ pub struct Latest {
     pub transport: Option<(Instant, Transport)>,
     /// Whether its roadside unit answers.
     pub answers: Option<(Instant, bool)>,
+    /// Whether its modem has announced a handover that is not over.
+    pub handover: Option<(Instant, bool)>,
 }
 
 impl Latest {
@@ -134,6 +136,7 @@ impl Latest {
             SampleKind::Signal(signal) => self.signal = Some((now, signal)),
             SampleKind::Radio(radio) => self.radio = Some((now, radio)),
             SampleKind::Transport(transport) => self.transport = Some((now, transport)),
+            SampleKind::Handover { is_announced } => self.handover = Some((now, is_announced)),
             SampleKind::Reach { answers } => self.answers = Some((now, answers)),
             _ => {}
         }

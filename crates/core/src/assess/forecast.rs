@@ -3,7 +3,8 @@
 //! Each radio has one learned figure: the level, the smoothed signal at and below which
 //! messages begin to be late. It moves only when delivery confirms it. Messages that are
 //! delivered in time below the level lower it; a path that is left a little above it
-//! raises it. A path that is left at a signal well above the level was not left because
+//! raises it. Where a late message cannot be saved, the level falls only a little below the
+//! sensitivity of the radio. A path that is left at a signal well above the level was not left because
 //! of its signal: then the signal says nothing, and the level stays.
 //!
 //! The time to loss is the time until the level is reached at the slope of the last
@@ -24,11 +25,16 @@ const GAP: Duration = Duration::from_secs(1);
 const SLOPE_SPAN: Duration = Duration::from_secs(2);
 const MIN_SIGNALS: usize = 8;
 const MAX_SIGNALS: usize = 32;
+/// The signal now is the end of the line through those of this time, if they are so many.
+const LINE_SPAN: Duration = Duration::from_secs(1);
+const MIN_LINE: usize = 4;
 /// A slope counts if it is this many times its standard error.
 const SIGNIFICANCE: f64 = 2.0;
 
 /// So far above the level a signal still explains that a path is left, in dB.
 const MARGIN_DB: f64 = 3.0;
+/// Where a late message cannot be saved, the level is at most so far below the sensitivity.
+const CAUTION_DB: f64 = 1.0;
 /// Time constant of the mean signal while messages are delivered in time.
 const GOOD_S: f64 = 10.0;
 /// Time constant at which delivery in time lowers the level.
@@ -41,8 +47,10 @@ const FORGETTING: f64 = 0.9;
 /// The signal of one path, and what it means.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Forecast {
-    /// Whether the sensitivity of the radio is known.
-    is_sensitive: bool,
+    /// The sensitivity of the radio, if it is known.
+    sensitivity_dbm: Option<f64>,
+    /// Whether a late message cannot be saved.
+    is_cautious: bool,
     signals: VecDeque<(Instant, f64)>,
     smoothed: Option<(Instant, f64)>,
     level_dbm: Option<f64>,
@@ -53,18 +61,24 @@ pub(super) struct Forecast {
     explained: [f64; 2],
 }
 
+/// A line: the signal at its end, in dBm; its slope and the standard error of that, in dB/s.
+struct Line {
+    dbm: f64,
+    slope: f64,
+    error: f64,
+}
+
 impl Forecast {
     /// A forecast from nothing but the minimum sensitivity of the radio: IEEE 802.11-2020,
     /// table 17-18 for 6 Mbit/s in 10 MHz, table 19-23 for the lowest rate in 40 MHz.
     pub(super) fn new(rat: Rat) -> Forecast {
-        let level_dbm = match rat {
+        let sensitivity_dbm = match rat {
             Rat::Ieee80211p => Some(-82.0),
             Rat::Wifi => Some(-79.0),
             Rat::Lte | Rat::Nr | Rat::Other => None,
         };
-        let is_sensitive = level_dbm.is_some();
-        let explained = if is_sensitive { [MIN_EXPLAINED, 0.0] } else { [0.0; 2] };
-        Forecast { level_dbm, is_sensitive, explained, ..Forecast::default() }
+        let explained = if sensitivity_dbm.is_some() { [MIN_EXPLAINED, 0.0] } else { [0.0; 2] };
+        Forecast { level_dbm: sensitivity_dbm, sensitivity_dbm, explained, ..Forecast::default() }
     }
 
     /// Processes a received signal.
@@ -84,9 +98,28 @@ impl Forecast {
         self.smoothed.map(|(_, dbm)| dbm)
     }
 
+    /// The signal now, in dBm, without the delay of the smoothed one; the lesser of both where a late message cannot be
+    /// saved.
+    pub(super) fn dbm_now(&self, now: Instant) -> Option<f64> {
+        let smoothed = self.dbm()?;
+        let line = self.line(now, LINE_SPAN, MIN_LINE).map_or(smoothed, |line| line.dbm);
+        Some(if self.is_cautious { line.min(smoothed) } else { line })
+    }
+
     /// The level, in dBm; `None` while nothing is known of it.
     pub(super) fn level_dbm(&self) -> Option<f64> {
-        self.level_dbm
+        let least = self.sensitivity_dbm.filter(|_| self.is_cautious).map(|dbm| dbm - CAUTION_DB);
+        self.level_dbm.map(|level| level.max(least.unwrap_or(level)))
+    }
+
+    /// Whether a late message cannot be saved.
+    pub(super) fn is_cautious(&self) -> bool {
+        self.is_cautious
+    }
+
+    /// Whether a message that is late over this path cannot be saved over another.
+    pub(super) fn set_cautious(&mut self, is_cautious: bool) {
+        self.is_cautious = is_cautious;
     }
 
     /// Messages were delivered in time.
@@ -107,10 +140,10 @@ impl Forecast {
     pub(super) fn on_leave(&mut self) -> bool {
         let Some(dbm) = self.dbm() else { return false };
         let level = self.level_dbm.get_or_insert(dbm);
-        let is_low = self.is_sensitive || self.good_dbm.is_some_and(|good| dbm <= good - MARGIN_DB);
+        let is_low = self.sensitivity_dbm.is_some() || self.good_dbm.is_some_and(|good| dbm <= good - MARGIN_DB);
         let is_explained = is_low && dbm <= *level + MARGIN_DB;
         if is_explained {
-            *level += (dbm - *level) / 2.0;
+            *level += (dbm - *level).max(0.0) / 2.0;
         }
         self.explained = self.explained.map(|count| count * FORGETTING);
         self.explained[usize::from(!is_explained)] += 1.0;
@@ -126,8 +159,8 @@ impl Forecast {
     /// Time until the level is reached; `None`: the signal does not fall distinctly, or
     /// too little is known.
     pub(super) fn time_to_loss(&self, now: Instant) -> Option<Duration> {
-        let (level, dbm) = (self.level_dbm.filter(|_| self.is_known())?, self.dbm()?);
-        let (slope, error) = self.slope(now)?;
+        let (level, dbm) = (self.level_dbm().filter(|_| self.is_known())?, self.dbm()?);
+        let Line { slope, error, .. } = self.slope(now)?;
         if slope >= 0.0 || -slope < SIGNIFICANCE * error {
             return None;
         }
@@ -136,14 +169,18 @@ impl Forecast {
 
     /// Whether the signal rises distinctly.
     pub(super) fn is_rising(&self, now: Instant) -> bool {
-        self.slope(now).is_some_and(|(slope, error)| slope > SIGNIFICANCE * error)
+        self.slope(now).is_some_and(|line| line.slope > SIGNIFICANCE * line.error)
     }
 
-    /// Slope of the last signals by least squares, and its standard error, in dB/s.
-    fn slope(&self, now: Instant) -> Option<(f64, f64)> {
-        let recent = || self.signals.iter().filter(|(at, _)| now.since(*at) <= SLOPE_SPAN);
+    fn slope(&self, now: Instant) -> Option<Line> {
+        self.line(now, SLOPE_SPAN, MIN_SIGNALS)
+    }
+
+    /// The line through the signals of a time by least squares.
+    fn line(&self, now: Instant, span: Duration, least: usize) -> Option<Line> {
+        let recent = || self.signals.iter().filter(|(at, _)| now.since(*at) <= span);
         let count = recent().count();
-        if count < MIN_SIGNALS {
+        if count < least {
             return None;
         }
         let of = |at: &Instant| -now.since(*at).as_secs_f64();
@@ -160,7 +197,7 @@ impl Forecast {
         let slope = td / tt;
         let residual = recent().map(|(at, dbm)| dbm - mean_dbm - slope * (of(at) - mean_t));
         let squares: f64 = residual.map(|rest| rest * rest).sum();
-        Some((slope, libm::sqrt(squares / (n - 2.0) / tt)))
+        Some(Line { dbm: mean_dbm - slope * mean_t, slope, error: libm::sqrt(squares / (n - 2.0) / tt) })
     }
 }
 
@@ -215,6 +252,30 @@ mod tests {
             forecast.on_delivery(now);
         }
         assert!(forecast.level_dbm().is_some_and(|level| (-87.0..-86.9).contains(&level)), "{forecast:?}");
+    }
+
+    #[test]
+    fn a_departure_at_a_lower_signal_does_not_lower_the_level() {
+        let mut forecast = Forecast::new(Rat::Ieee80211p);
+        feed(&mut forecast, 0, [-90.0; 30]);
+        assert!(forecast.on_leave());
+        assert_eq!(forecast.level_dbm(), Some(-82.0));
+    }
+
+    #[test]
+    fn where_a_late_message_cannot_be_saved_level_and_signal_are_those_of_a_careful_one() {
+        let mut forecast = Forecast::new(Rat::Ieee80211p);
+        let mut now = Instant::ZERO;
+        for place in 0..50 {
+            now = feed(&mut forecast, 100 * place, [-92.0 + 0.2 * place as f64]);
+            forecast.on_delivery(now);
+        }
+        let figures = |forecast: &Forecast| [forecast.level_dbm(), forecast.dbm_now(now)].map(|dbm| dbm.unwrap_or(0.0));
+        let [level, dbm] = figures(&forecast);
+        assert!(level < -88.0 && (dbm + 82.2).abs() < 0.01, "the signal of a line does not lag: {level} {dbm}");
+        forecast.set_cautious(true);
+        let [level, dbm] = figures(&forecast);
+        assert!(level == -83.0 && dbm < -82.6, "{level} {dbm}");
     }
 
     #[test]

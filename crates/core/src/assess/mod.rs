@@ -13,6 +13,7 @@ pub mod answers;
 pub mod arrivals;
 mod forecast;
 pub mod hapanchak;
+pub(crate) mod motion;
 pub mod quality;
 pub mod rates;
 pub mod reach;

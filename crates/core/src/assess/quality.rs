@@ -7,13 +7,19 @@
 //! A path that was left is good again when its signal is above the level at which
 //! messages begin to be late (`forecast.rs`), and does not fall towards it. If its signal
 //! does not explain why it was left, it is good again after a pause. Hysteresis and pause
-//! grow with each return that does not last.
+//! grow with each return that does not last. Towards a roadside unit neither counts, and a
+//! lower signal suffices: it rises (`motion.rs`). Only delivery tells whether a position is
+//! true: after several such returns in a row that do not last it says nothing.
+//!
+//! While a handover that the modem announced lasts, nothing is a sign: what waits is let go
+//! at its end.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
 use core::net::SocketAddr;
 
 use super::forecast::Forecast;
+use super::motion::{Handover, Motion};
 use super::stalls::MAX_SUBFLOWS;
 use super::{Assessor, Belief, Reason, check_is_due};
 use crate::path::{Rat, Sample, SampleKind, Transport};
@@ -46,6 +52,12 @@ const SILENCE: Duration = Duration::from_secs(1);
 const LOOKAHEAD: Duration = Duration::from_millis(500);
 /// A subflow that replaces one within this time has its RTT.
 const EXPIRY: Duration = Duration::from_secs(60);
+/// Where a late message cannot be saved, it must be so far above the level, in dB.
+const CAUTION_DB: f64 = 3.0;
+/// Towards a roadside unit the signal may be so far below the level, in dB.
+const APPROACH_DB: f64 = 3.0;
+/// Maximum number of such returns in a row that do not last.
+const MAX_VAIN: u32 = 8;
 /// Data delivered so long after the path was left was sent since then.
 const PROOF: Duration = Duration::from_millis(300);
 
@@ -55,6 +67,8 @@ pub struct Quality {
     late_ms: f64,
     needs_signal: bool,
     forecast: Forecast,
+    motion: Motion,
+    handover: Handover,
     signal_at: Option<Instant>,
     /// When data was last delivered over the path, or arrived over it.
     carried_at: Option<Instant>,
@@ -66,6 +80,9 @@ pub struct Quality {
     left: Option<Left>,
     returned: Option<Instant>,
     short_returns: u32,
+    /// Whether the position decided on the last return, and how many such returns in a row did not last.
+    is_by_position: bool,
+    vain: u32,
     belief: Belief,
     reason: Reason,
 }
@@ -126,9 +143,12 @@ impl Quality {
             self.carried_at = Some(now);
         }
         let (is_bulk, evidence) = (flow.is_bulk(), flow.evidence(now, late_ms));
+        let is_cautious = !flow.can_be_saved(late_ms);
         self.is_bulk = is_bulk;
+        self.forecast.set_cautious(is_cautious);
         match evidence {
-            None if is_bulk => self.watch_signal(now),
+            Some(_) if self.handover.lasts(now) => {}
+            None if is_bulk || (is_cautious && self.is_low(now)) => self.watch_signal(now),
             Some(evidence) => self.on_evidence(now, evidence),
             None if delivered && self.belief == Belief::Good => self.forecast.on_delivery(now),
             None if delivered && !transport.backup => self.on_proof(now),
@@ -149,12 +169,16 @@ impl Quality {
         self.set(Belief::Good, reason);
     }
 
-    /// What a bulk sender delivers does not tell whether messages would be late: its path is
-    /// left when the signal reaches the level.
+    /// The signal falls, and has reached the level.
+    fn is_low(&self, now: Instant) -> bool {
+        self.forecast.time_to_loss(now).is_some_and(|time| time == Duration::ZERO)
+    }
+
+    /// What a bulk sender delivers does not tell whether messages would be late, and where a late message cannot be
+    /// saved it tells too late: the path is left when the signal reaches the level.
     fn watch_signal(&mut self, now: Instant) {
         let Some((dbm, level)) = self.forecast.dbm().zip(self.forecast.level_dbm()) else { return };
-        let is_low = self.forecast.time_to_loss(now).is_some_and(|time| time == Duration::ZERO);
-        if self.belief == Belief::Good && is_low {
+        if self.belief == Belief::Good && self.is_low(now) {
             let text = format!("signal {dbm:.1} dBm falls, messages are late at {level:.1} dBm");
             let inputs = [("rssi_dbm", dbm), ("level_dbm", level)];
             self.leave(now, false);
@@ -192,7 +216,11 @@ impl Quality {
 
     fn leave(&mut self, now: Instant, stalled: bool) {
         let is_short = self.returned.is_some_and(|returned| now.since(returned) < SHORT_RETURN);
-        self.short_returns = if is_short { (self.short_returns + 1).min(MAX_SHORT) } else { 0 };
+        match (is_short, self.is_by_position) {
+            (false, _) => (self.short_returns, self.vain) = (0, 0),
+            (true, true) => self.vain = (self.vain + 1).min(MAX_VAIN),
+            (true, false) => self.short_returns = (self.short_returns + 1).min(MAX_SHORT),
+        }
         self.left = Some(Left { at: now, by_signal: self.forecast.on_leave(), stalled });
     }
 
@@ -235,19 +263,37 @@ impl Quality {
 
     /// The signal at which the path may be entered.
     fn entry_dbm(&self, now: Instant) -> Option<f64> {
-        let rising_db = if self.forecast.is_rising(now) { RISING_DB } else { 0.0 };
-        Some(self.forecast.level_dbm()? + GROWTH_DB * f64::from(self.short_returns) - rising_db)
+        let margin_db = match self.forecast.is_cautious() {
+            true => CAUTION_DB,
+            false if self.forecast.is_rising(now) => -RISING_DB,
+            false => 0.0,
+        };
+        Some(self.forecast.level_dbm()? + GROWTH_DB * f64::from(self.short_returns) + margin_db)
     }
 
     fn watch_return(&mut self, now: Instant) {
-        let Some(left) = self.left.filter(|left| now >= self.pause_ends(left)) else { return };
-        let (level, dbm) = (self.forecast.level_dbm(), self.forecast.dbm());
+        let Some(left) = self.left else { return };
+        let by_signal = if now >= self.pause_ends(&left) { self.return_by_signal(now, &left) } else { None };
+        let is_by_position = by_signal.is_none();
+        if let Some(reason) = by_signal.or_else(|| self.return_by_position(now, &left)) {
+            self.is_by_position = is_by_position;
+            self.enter(now, reason);
+        }
+    }
+
+    /// Whether a signal is recent, and does not fall towards the level.
+    fn is_steady(&self, now: Instant) -> bool {
+        let is_fresh = self.signal_at.is_some_and(|at| now.since(at) < STALE) || !self.needs_signal;
+        is_fresh && self.forecast.time_to_loss(now).is_none_or(|time| time >= LOOKAHEAD)
+    }
+
+    /// Why the path may be entered after its pause.
+    fn return_by_signal(&self, now: Instant, left: &Left) -> Option<Reason> {
+        let (level, dbm) = (self.forecast.level_dbm(), self.forecast.dbm_now(now));
         if self.needs_signal || (left.by_signal && now < left.at + MAX_PAUSE) {
-            let is_fresh = self.signal_at.is_some_and(|at| now.since(at) < STALE) || !self.needs_signal;
             let is_above = dbm.zip(self.entry_dbm(now)).is_some_and(|(dbm, entry)| dbm >= entry);
-            let lasts = self.forecast.time_to_loss(now).is_none_or(|time| time >= LOOKAHEAD);
-            if !is_fresh || !is_above || !lasts {
-                return;
+            if !is_above || !self.is_steady(now) {
+                return None;
             }
         }
         let text = match dbm.zip(level) {
@@ -255,8 +301,24 @@ impl Quality {
             None => "tried again after a pause".into(),
         };
         let inputs = dbm.map(|dbm| ("rssi_dbm", dbm)).into_iter().chain(level.map(|level| ("level_dbm", level)));
-        let reason = Reason { rule: "quality.return", text, inputs: inputs.collect() };
-        self.enter(now, reason);
+        Some(Reason { rule: "quality.return", text, inputs: inputs.collect() })
+    }
+
+    /// Why the path may be entered towards its roadside unit.
+    fn return_by_position(&self, now: Instant, left: &Left) -> Option<Reason> {
+        let (distance_m, closing_m_s) = self.motion.approach(now)?;
+        let (level, dbm) = self.forecast.level_dbm().zip(self.forecast.dbm_now(now))?;
+        let is_trusted = self.needs_signal && !self.forecast.is_cautious() && self.vain < MAX_VAIN;
+        if !is_trusted || now < left.at + SIGNAL_PAUSE || dbm < level - APPROACH_DB || !self.is_steady(now) {
+            return None;
+        }
+        let text = format!(
+            "signal {dbm:.1} dBm, {distance_m:.0} m from the unit and {closing_m_s:.0} m/s towards it, messages were \
+             late at {level:.1} dBm"
+        );
+        let inputs =
+            [("rssi_dbm", dbm), ("level_dbm", level), ("distance_m", distance_m), ("closing_m_s", closing_m_s)];
+        Some(Reason { rule: "forecast.position", text, inputs: inputs.into() })
     }
 
     fn set(&mut self, belief: Belief, reason: Reason) {
@@ -270,7 +332,12 @@ impl Assessor for Quality {
     fn observe(&mut self, now: Instant, sample: &Sample) {
         match &sample.kind {
             SampleKind::Link { up } => self.on_link(now, *up),
-            SampleKind::Signal(signal) => self.on_signal(now, f64::from(signal.rssi_dbm)),
+            SampleKind::Signal(signal) => {
+                self.motion.on_message(signal.sender);
+                self.on_signal(now, f64::from(signal.rssi_dbm));
+            }
+            SampleKind::Vehicle(state) => self.motion.on_fix(now, state),
+            SampleKind::Handover { is_announced } => self.handover.on_report(now, *is_announced),
             SampleKind::Transport(transport) if !self.link_down => self.on_transport(now, transport),
             _ => {}
         }

@@ -149,6 +149,11 @@ impl Handovers {
 }
 
 impl Handover {
+    /// Whether the modem has reported it, and it is not over.
+    pub fn is_announced(&self, now: Instant) -> bool {
+        self.reported.is_some_and(|reported| (reported..self.ends).contains(&now))
+    }
+
     /// Whether nothing passes at `now`.
     pub fn is_gap(&self, now: Instant) -> bool {
         (self.begins..self.ends).contains(&now)

@@ -11,6 +11,7 @@ use crosslane_sim::scenario::{PathEntry, RoadsideUnit, Scenario, Strategy, Tunne
 use toml::{Table, Value as Toml};
 
 use super::agent_process::AgentProcess;
+use super::onboard_unit::GPSD_PORT;
 use super::peer_tunnels::PeerTunnels;
 use super::roadside_tunnels::RoadsideTunnels;
 use super::tunnel::{self, CLIENT, GATEWAY, Keys};
@@ -130,11 +131,12 @@ fn configuration(scenario: &Scenario, strategy: &Strategy, units: Option<&Roadsi
         let costs = scenario.service.cost_per_gb.iter().map(|(name, cost)| (name.clone(), (*cost).into()));
         service.extend([("demands", DEMANDS.into()), ("cost_per_gb", Toml::Table(costs.collect()))]);
     }
+    let local = |port: u16| Toml::String(format!("127.0.0.1:{port}"));
     let mut table = Table::from_iter([
         ("path".to_string(), Toml::Array(standing.map(path).collect())),
         ("service".to_string(), section(service)),
         ("strategy".to_string(), Toml::Table(strategy_config)),
-        ("observe".to_string(), section(vec![("vanetza", format!("127.0.0.1:{PORT}").into())])),
+        ("observe".to_string(), section(vec![("vanetza", local(PORT)), ("gpsd", local(GPSD_PORT))])),
     ]);
     let section = units.map(RoadsideTunnels::section).or_else(|| roadside(scenario));
     table.extend(section.map(|section| ("roadside".to_string(), section.into())));

@@ -1,29 +1,60 @@
-//! The emulated on-board unit: sends received CAMs and the signal of other
-//! radios to a UDP port in the vehicle, as vanetza-nap does
-//! (`observe/vanetza.rs` reads it).
+//! The emulated on-board unit: sends received CAMs, and what other radios report,
+//! to a UDP port in the vehicle, as vanetza-nap does (`observe/vanetza.rs` reads
+//! it), and the position of the vehicle over TCP, as gpsd does (`observe/gpsd.rs`).
 
-use std::net::{Ipv4Addr, UdpSocket};
+use std::io::{Result, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 
+use crosslane_core::path::VehicleState;
 use crosslane_sim::radio::access_link::Quality;
 use crosslane_sim::radio::cam;
 use serde_json::{Value, json};
 
 use crate::observe::vanetza::PORT;
 
+/// The port of gpsd.
+pub const GPSD_PORT: u16 = 2947;
+/// Maximum number of programs that read the position; further ones take the place of the first.
+const MAX_READERS: usize = 8;
 /// Id of the vehicle's own station.
 const VEHICLE_STATION: u32 = 1;
 /// Values of an unknown heading and speed in the JSON of vanetza-nap: those of TS 102 894-2, not scaled.
 const HEADING_UNAVAILABLE: f64 = 3601.0;
 const SPEED_UNAVAILABLE: f64 = 16_383.0;
 
-/// The on-board unit. Its socket belongs to the namespace of the thread that
+/// The on-board unit. Its sockets belong to the namespace of the thread that
 /// created it.
-pub struct OnBoardUnit(UdpSocket);
+pub struct OnBoardUnit {
+    socket: UdpSocket,
+    gpsd: TcpListener,
+    readers: Vec<TcpStream>,
+}
 
 impl OnBoardUnit {
-    /// An on-board unit that sends to port 5051 of this namespace.
-    pub fn new() -> std::io::Result<OnBoardUnit> {
-        UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map(OnBoardUnit)
+    /// An on-board unit that sends to port 5051 of this namespace, and serves gpsd's port.
+    pub fn new() -> Result<OnBoardUnit> {
+        let gpsd = TcpListener::bind((Ipv4Addr::LOCALHOST, GPSD_PORT))?;
+        gpsd.set_nonblocking(true)?;
+        Ok(OnBoardUnit { socket: UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?, gpsd, readers: Vec::new() })
+    }
+
+    /// Sends a fix to the programs that are connected; one that does not read is left.
+    pub fn fix(&mut self, state: &VehicleState) {
+        while let Ok((reader, _)) = self.gpsd.accept() {
+            if reader.set_nonblocking(true).is_ok() {
+                self.readers.push(reader);
+            }
+            if self.readers.len() > MAX_READERS {
+                self.readers.remove(0);
+            }
+        }
+        let line = format!("{}\n", tpv(state));
+        self.readers.retain_mut(|reader| reader.write_all(line.as_bytes()).is_ok());
+    }
+
+    /// Sends what the modem of a path reports of a handover.
+    pub fn handover(&self, unix_s: f64, path: &str, is_announced: bool) {
+        self.send(&json!({ "type": "handover", "timestamp": unix_s, "path": path, "announced": is_announced }));
     }
 
     /// Decodes a received frame and sends its CAM; false if it is malformed.
@@ -43,8 +74,18 @@ impl OnBoardUnit {
 
     /// A missing listener is no fault: some strategies have no agent.
     fn send(&self, message: &Value) {
-        drop(self.0.send_to(message.to_string().as_bytes(), (Ipv4Addr::LOCALHOST, PORT)));
+        drop(self.socket.send_to(message.to_string().as_bytes(), (Ipv4Addr::LOCALHOST, PORT)));
     }
+}
+
+/// A TPV report of gpsd.
+fn tpv(state: &VehicleState) -> Value {
+    let mode = if state.position.is_some() { 2 } else { 1 };
+    json!({
+        "class": "TPV", "mode": mode, "lat": state.position.map(|position| position.latitude_deg),
+        "lon": state.position.map(|position| position.longitude_deg), "track": state.heading_deg,
+        "speed": state.speed_m_s
+    })
 }
 
 fn message(unix_s: f64, cam: &cam::Cam, packet_size: usize, rssi_dbm: f64) -> Value {
@@ -114,6 +155,14 @@ mod tests {
         assert_eq!(values["speed"]["speedValue"], 16_383.0, "not known");
         car.vehicle = None;
         assert_eq!(high(&car), json!({ "rsuContainerHighFrequency": {} }));
+    }
+
+    #[test]
+    fn the_agent_reads_the_position_that_it_sends() {
+        let position = Some(Position { latitude_deg: 41.0, longitude_deg: -8.0 });
+        let state = VehicleState { position, heading_deg: Some(93.25), speed_m_s: Some(13.5) };
+        let fix = crate::observe::gpsd::read(tpv(&state).to_string().as_bytes());
+        assert_eq!(fix.expect("readable").expect("a fix").state, state);
     }
 
     #[test]

@@ -153,6 +153,10 @@ impl EmulatedWorld {
                 self.unit.report(unix_s(), &self.names[usize::from(path.0)], rssi_dbm, quality);
                 self.record_sample(path, SampleSource::Radio, rssi_dbm, None);
             }
+            WorldEvent::Vehicle(state) => self.unit.fix(&state),
+            WorldEvent::Handover { path, is_announced } => {
+                self.unit.handover(unix_s(), &self.names[usize::from(path.0)], is_announced);
+            }
             WorldEvent::Truth(truth) => self.links.push(LinkRow::from(&truth)),
         }
         Ok(())

@@ -3,7 +3,8 @@
 //!
 //! `{"fields": {"header": {"stationID": …}, "cam": {…}}, "rssi": …, "stationID": …, …}`.
 //! Other radios send to the same port: `{"type": "radio", "path": NAME, "rssi": …}`, with
-//! `rsrq` and `sinr` in dB if they are known.
+//! `rsrq` and `sinr` in dB if they are known. Of a modem that reports the measurements which precede a handover:
+//! `{"type": "handover", "path": NAME, "announced": true}`, and `false` when it is over.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -118,6 +119,9 @@ pub enum Rejected {
     /// The sender is a vehicle, or an RSU that the configuration does not name.
     #[error("from station {}, which no path names", .0.station.unwrap_or_default())]
     UnknownStation(Signal),
+    /// It does not say whether a handover is announced or over.
+    #[error("a handover without `announced`")]
+    Handover,
     /// A path of that name is not configured.
     #[error("about path {0:?}, which is not configured")]
     UnknownPath(String),
@@ -128,6 +132,7 @@ struct Message {
     #[serde(rename = "type")]
     kind: Option<String>,
     path: Option<String>,
+    announced: Option<bool>,
     rssi: Option<f64>,
     rsrq: Option<f32>,
     sinr: Option<f32>,
@@ -156,11 +161,19 @@ struct Header {
 /// any process may send to the port.
 pub fn read(datagram: &[u8], senders: &Senders) -> std::result::Result<Sample, Rejected> {
     let message: Message = serde_json::from_slice(datagram)?;
+    let path_of = |name: Option<String>| {
+        let name = name.unwrap_or_default();
+        senders.paths.get(&name).copied().ok_or(Rejected::UnknownPath(name))
+    };
+    if message.kind.as_deref() == Some("handover") {
+        let path = path_of(message.path)?;
+        let is_announced = message.announced.ok_or(Rejected::Handover)?;
+        return Ok(Sample { path, kind: SampleKind::Handover { is_announced } });
+    }
     let rssi = message.rssi.filter(|rssi| (-120.0..=0.0).contains(rssi)).ok_or(Rejected::Rssi)?;
     let rssi_dbm = rssi as f32;
     if message.kind.as_deref() == Some("radio") {
-        let name = message.path.unwrap_or_default();
-        let path = *senders.paths.get(&name).ok_or(Rejected::UnknownPath(name))?;
+        let path = path_of(message.path)?;
         let signal = Signal { rssi_dbm, rsrq_db: message.rsrq, sinr_db: message.sinr, ..Signal::default() };
         return Ok(Sample { path, kind: SampleKind::Signal(signal) });
     }
@@ -239,12 +252,22 @@ mod tests {
     }
 
     #[test]
+    fn a_modem_announces_a_handover_and_its_end() {
+        for is_announced in [true, false] {
+            let message = format!(r#"{{"type": "handover", "path": "lte", "announced": {is_announced}}}"#);
+            let sample = read(message.as_bytes(), &senders()).expect("readable");
+            assert_eq!(sample, Sample { path: PathId(1), kind: SampleKind::Handover { is_announced } });
+        }
+    }
+
+    #[test]
     fn a_datagram_without_a_sample_is_rejected_with_its_reason() {
         let reason = |text: &str| read(text.as_bytes(), &senders()).expect_err("rejected").to_string();
         assert!(reason("hello").starts_with("not a message"));
         assert_eq!(reason(r#"{"stationID": 1001}"#), "no usable RSSI");
         assert_eq!(reason(r#"{"stationID": 1001, "rssi": 5}"#), "no usable RSSI");
         assert_eq!(reason(r#"{"stationID": 7, "rssi": -70}"#), "from station 7, which no path names");
+        assert_eq!(reason(r#"{"type": "handover", "path": "lte"}"#), "a handover without `announced`");
         assert!(reason(r#"{"type": "radio", "path": "5g", "rssi": -70}"#).contains("5g"));
     }
 

@@ -17,10 +17,10 @@
 use std::collections::BTreeSet;
 
 use crosslane_core::actuator::{Command, Steering};
-use crosslane_core::agent::Output;
+use crosslane_core::agent::{Input, Output};
 use crosslane_core::link::Direction;
 use crosslane_core::mptcp::Event;
-use crosslane_core::path::{PathId, Signal};
+use crosslane_core::path::{PathId, SampleKind, Signal};
 use crosslane_core::time::{Duration, Instant};
 use crosslane_core::tunnel::Liveness;
 
@@ -310,6 +310,10 @@ impl Simulation {
                 let [rsrq_db, sinr_db] = [quality.rsrq_db, quality.sinr_db].map(|db| db.map(|db| db as f32));
                 let signal = Signal { rssi_dbm: rssi_dbm as f32, rsrq_db, sinr_db, ..Signal::default() };
                 self.sample(path, SampleSource::Radio, signal);
+            }
+            WorldEvent::Vehicle(state) => self.path_control.handle(self.now, Input::Vehicle(state)),
+            WorldEvent::Handover { path, is_announced } => {
+                self.path_control.observe(self.now, path, SampleKind::Handover { is_announced });
             }
             WorldEvent::Truth(truth) => {
                 if self.detail.links {

@@ -90,6 +90,13 @@ impl PathControl {
         }
     }
 
+    /// Passes an observation of a path of the scenario to the agent, if there is one.
+    pub(super) fn observe(&mut self, now: Instant, path: PathId, kind: SampleKind) {
+        if let Controller::Agent(driver) = &mut self.controller {
+            driver.observe(now, path, kind);
+        }
+    }
+
     pub(super) fn observe_transport(&mut self, now: Instant, vehicle: &Endpoint) {
         let Controller::Agent(driver) = &mut self.controller else { return };
         for info in vehicle.subflows() {

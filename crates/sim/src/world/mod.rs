@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crosslane_core::link::{Direction, DirectionParams, Link};
-use crosslane_core::path::{PathId, Position};
+use crosslane_core::path::{PathId, Position, VehicleState};
 use crosslane_core::time::{Duration, Instant};
 
 use crate::input::mobility::{State, Track};
@@ -25,6 +25,9 @@ use vehicle_cams::vehicle_state;
 
 /// Period of link updates and of the ground truth.
 pub const TICK: Duration = Duration::from_millis(10);
+
+/// Interval of the reports of a satellite receiver.
+const FIX_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Mean signal-to-noise ratio, in dB, of a link whose RSUs are all off:
 /// transmissions take airtime and are not acknowledged.
@@ -56,6 +59,15 @@ pub enum WorldEvent {
         rssi_dbm: f64,
         /// Further signal figures.
         quality: Quality,
+    },
+    /// The vehicle's satellite receiver reported.
+    Vehicle(VehicleState),
+    /// A modem reported a measurement that precedes a handover, or the end of the handover.
+    Handover {
+        /// Path of the modem.
+        path: PathId,
+        /// True for the report.
+        is_announced: bool,
     },
     /// Position of the vehicle and capacity of a link.
     Truth(Truth),
@@ -140,6 +152,7 @@ pub struct World {
     start_s: f64,
     end: Instant,
     next_tick: Instant,
+    next_fix: Instant,
     truth_period: Option<Duration>,
     next_truth: Instant,
     radios: Vec<RadioLink>,
@@ -181,6 +194,7 @@ impl World {
             start_s: scenario.vehicle.start_s,
             end: Instant::from_secs_f64(scenario.duration_s),
             next_tick: Instant::ZERO,
+            next_fix: Instant::ZERO,
             truth_period: Some(TICK),
             next_truth: Instant::ZERO,
             access: access.collect::<Result<_, _>>()?,
@@ -201,7 +215,7 @@ impl World {
                     first[usize::from(path.0)][direction as usize] = Some(params);
                 }
                 WorldEvent::Truth(truth) => truths.push(truth),
-                WorldEvent::CamSent(_) | WorldEvent::VehicleCam(_) | WorldEvent::Signal { .. } => {}
+                _ => {}
             }
         }
         let link = |entry: LinkEntry<'_>| {
@@ -286,12 +300,22 @@ impl World {
         self.track.at(at.as_secs_f64() - self.start_s)
     }
 
+    /// What its satellite receiver knows of the vehicle.
+    fn vehicle_state(&self, at: Instant) -> VehicleState {
+        let State { position_m, speed_m_s } = self.vehicle(at);
+        vehicle_state(position_m, self.track.heading_deg(at.as_secs_f64() - self.start_s), speed_m_s)
+    }
+
     fn tick(&mut self, at: Instant) {
         self.next_tick = at + TICK;
         let vehicle = self.vehicle(at);
         let truth_due = self.truth_period.filter(|_| at >= self.next_truth);
         if let Some(period) = truth_due {
             self.next_truth = at + period;
+        }
+        if at >= self.next_fix {
+            self.next_fix = at + FIX_INTERVAL;
+            self.ready.push_back(WorldEvent::Vehicle(self.vehicle_state(at)));
         }
         for radio in &mut self.radios {
             radio.receive(at, vehicle.position_m);
@@ -305,6 +329,7 @@ impl World {
         }
         for modem in &mut self.access {
             let params = modem.params(at.as_secs_f64(), vehicle);
+            self.ready.extend(modem.handover_report());
             announce(&mut self.ready, modem.path, &mut modem.last, params);
             if truth_due.is_some() {
                 self.ready.push_back(WorldEvent::Truth(modem.truth(at, vehicle)));
@@ -319,9 +344,8 @@ impl World {
     }
 
     fn check_vehicle(&mut self, at: Instant, radio: usize) {
-        let State { position_m, speed_m_s } = self.vehicle(at);
-        let heading_deg = self.track.heading_deg(at.as_secs_f64() - self.start_s);
-        let sent = self.radios[radio].send_vehicle_cam(at, vehicle_state(position_m, heading_deg, speed_m_s));
+        let state = self.vehicle_state(at);
+        let sent = self.radios[radio].send_vehicle_cam(at, state);
         self.ready.extend(sent.map(WorldEvent::VehicleCam));
     }
 

@@ -30,6 +30,8 @@ pub(super) struct ModemLink {
     travelled: Option<([f64; 2], f64)>,
     /// Whether a handover interrupts the link now, and the further delay of its steps, in ms.
     is_gap: bool,
+    /// Whether the modem has announced one that is not over, now and when it last reported.
+    announced: [bool; 2],
     step_ms: f64,
     pub(super) next_sample: Instant,
     rng: Rng,
@@ -78,6 +80,7 @@ impl ModemLink {
             delay_steps: link.effects.delay_steps.map(|steps| DelaySteps::new(seed, &link.name, steps.params())),
             travelled: None,
             is_gap: false,
+            announced: [false; 2],
             step_ms: 0.0,
             next_sample: Instant::from_secs_f64(phase_s),
             rng,
@@ -110,11 +113,20 @@ impl ModemLink {
             let (before_m, travelled_m) = self.travelled.unwrap_or((position_m, 0.0));
             let travelled_m = travelled_m + distance_m(before_m, position_m);
             self.travelled = Some((position_m, travelled_m));
-            self.is_gap = handovers.at(now, travelled_m).is_some_and(|last| last.is_gap(now));
+            let last = handovers.at(now, travelled_m);
+            self.is_gap = last.is_some_and(|last| last.is_gap(now));
+            self.announced[0] = last.is_some_and(|last| last.is_announced(now));
         }
         if let Some(steps) = &mut self.delay_steps {
             self.step_ms = steps.at(now).as_secs_f64() * 1e3;
         }
+    }
+
+    /// What the modem reports of a handover, if that has changed.
+    pub(super) fn handover_report(&mut self) -> Option<WorldEvent> {
+        let [is_announced, was_announced] = self.announced;
+        self.announced[1] = is_announced;
+        (is_announced != was_announced).then_some(WorldEvent::Handover { path: self.path, is_announced })
     }
 
     fn delay_ms(&self, row: TraceRow, direction: Direction) -> f64 {

@@ -315,6 +315,11 @@ impl Flow {
         least + (RESCUE * late_ms - least).clamp(tight_ms, usual_ms).max(first_ms)
     }
 
+    /// Whether another path can still deliver in time what is late over this one.
+    pub(super) fn can_be_saved(&self, late_ms: f64) -> bool {
+        RESCUE * late_ms >= self.least() + self.usual.end(FEW_DEVIATIONS).max(NOTICE_MS)
+    }
+
     /// Where the RTTs may end above the least, in ms.
     fn rtt_limit_ms(&self, late_ms: f64) -> f64 {
         (UNUSUAL * self.usual.end(DEVIATIONS)).max((late_ms - NOTICE_MS) / RTTS_OF_A_LOSS).max(1.0)
