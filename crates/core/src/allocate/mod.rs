@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::assess::throughput::History;
 use crate::assess::{Belief, Reason};
 use crate::demand::{Admission, Demand};
-use crate::path::{OnFade, PathState, RadioLink, Rat, SampleKind, Signal, Transport};
-use crate::time::Instant;
+use crate::path::{Echo, OnFade, PathState, RadioLink, Rat, SampleKind, Signal, Transport};
+use crate::time::{Duration, Instant};
 use crate::wanted::Wanted;
 use learned::tree::Tree;
 use learned::trial::Trial;
@@ -125,6 +125,8 @@ pub struct Latest {
     pub transport: Option<(Instant, Transport)>,
     /// Whether its roadside unit answers.
     pub answers: Option<(Instant, bool)>,
+    /// When an echo request over it was last answered, and its RTT.
+    pub echo: Option<(Instant, Duration)>,
 }
 
 impl Latest {
@@ -135,6 +137,7 @@ impl Latest {
             SampleKind::Radio(radio) => self.radio = Some((now, radio)),
             SampleKind::Transport(transport) => self.transport = Some((now, transport)),
             SampleKind::Reach { answers } => self.answers = Some((now, answers)),
+            SampleKind::Echo(Echo { rtt: Some(rtt), .. }) => self.echo = Some((now, rtt)),
             _ => {}
         }
     }

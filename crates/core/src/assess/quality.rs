@@ -4,9 +4,12 @@
 //! with the least and the usual RTT; the age of the oldest unacknowledged byte; its
 //! retransmissions; its delivery rate, compared with what is usually offered. While none shows, the path is good, whatever its signal.
 //!
+//! Of a path that carries nothing, echo requests tell (`quality/echo.rs`), if there are any: it is not good while they
+//! are late.
+//!
 //! A path that was left is good again when its signal is above the level at which
 //! messages begin to be late (`forecast.rs`), and does not fall towards it. If its signal
-//! does not explain why it was left, it is good again after a pause. Hysteresis and pause
+//! does not explain why it was left, it is good again when echo requests are answered in time, or after a pause. Hysteresis and pause
 //! grow with each return that does not last.
 
 use alloc::collections::BTreeMap;
@@ -18,9 +21,11 @@ use super::stalls::MAX_SUBFLOWS;
 use super::{Assessor, Belief, Reason, check_is_due};
 use crate::path::{Rat, Sample, SampleKind, Transport};
 use crate::time::{Duration, Instant};
+use echo::EchoSign;
 use flow::{Evidence, Flow, Sign};
 
 mod averages;
+mod echo;
 mod flow;
 
 /// Leaving within this time after a return counts as a short return.
@@ -42,6 +47,8 @@ const STALE: Duration = Duration::from_millis(500);
 /// A path in reserve that reports its signal regularly is not good if nothing arrived over it
 /// for this long: ten CAMs (EN 302 637-2 clause 6.1.3: T_GenCamMin).
 const SILENCE: Duration = Duration::from_secs(1);
+/// A path of which echo requests tell is not good if nothing was received over it for this long.
+const UNHEARD: Duration = Duration::from_secs(60);
 /// A path is not entered if it is lost within this time.
 const LOOKAHEAD: Duration = Duration::from_millis(500);
 /// A subflow that replaces one within this time has its RTT.
@@ -55,6 +62,7 @@ pub struct Quality {
     late_ms: f64,
     needs_signal: bool,
     forecast: Forecast,
+    echo: EchoSign,
     signal_at: Option<Instant>,
     /// When data was last delivered over the path, or arrived over it.
     carried_at: Option<Instant>,
@@ -78,21 +86,35 @@ struct Left {
     by_signal: bool,
     /// Whether data waits on it.
     stalled: bool,
+    /// Whether echo requests were late, or nothing was received.
+    by_echo: bool,
+}
+
+impl Left {
+    fn new(at: Instant, by_signal: bool, stalled: bool) -> Left {
+        Left { at, by_signal, stalled, by_echo: false }
+    }
+
+    fn by_echo(at: Instant) -> Left {
+        Left { by_echo: true, ..Left::new(at, false, false) }
+    }
 }
 
 impl Quality {
     /// An assessor without samples. A message is late after `late`.
     pub fn new(rat: Rat, late: Duration) -> Quality {
         let late_ms = late.as_secs_f64() * 1e3;
-        Quality { late_ms, needs_signal: rat.needs_signal(), forecast: Forecast::new(rat), ..Quality::default() }
+        let echo = EchoSign::new(late_ms);
+        Quality { late_ms, needs_signal: rat.needs_signal(), forecast: Forecast::new(rat), echo, ..Quality::default() }
     }
 
     fn on_link(&mut self, now: Instant, up: bool) {
         (self.link_down, self.left) = (!up, None);
+        self.echo.restart();
         match up {
             false => self.set(Belief::Lost, Reason::plain("quality.link-down", "the interface is down")),
             true if self.needs_signal => {
-                self.left = Some(Left { at: now, by_signal: true, stalled: false });
+                self.left = Some(Left::new(now, true, false));
                 self.set(Belief::Unknown, Reason::plain("quality.link-up", "no signal sample yet"));
             }
             true => self.set(Belief::Good, Reason::plain("quality.link-up", "the interface is up")),
@@ -124,6 +146,7 @@ impl Quality {
         let delivered = flow.observe(now, transport);
         if delivered || has_received {
             self.carried_at = Some(now);
+            self.echo.on_data();
         }
         let (is_bulk, evidence) = (flow.is_bulk(), flow.evidence(now, late_ms));
         self.is_bulk = is_bulk;
@@ -138,7 +161,11 @@ impl Quality {
 
     /// Data sent after the path was left is delivered in time: it is the last resort, and good.
     fn on_proof(&mut self, now: Instant) {
-        if self.left.is_some_and(|left| now.since(left.at) > PROOF) && self.belief >= Belief::Fading {
+        let Some(left) = self.left.filter(|left| now.since(left.at) > PROOF) else { return };
+        if self.belief >= Belief::Fading {
+            if left.by_echo {
+                self.echo.distrust();
+            }
             self.enter(now, Reason::plain("quality.proof", "data sent since then is delivered in time"));
         }
     }
@@ -176,24 +203,45 @@ impl Quality {
         self.set(belief, self.reason_to_leave(evidence));
     }
 
-    /// When a path that is good has been silent for too long.
+    /// When a path that is good has been silent for too long. The signal of a modem is that of its cell.
     fn silent_at(&self) -> Option<Instant> {
-        let is_good = self.belief == Belief::Good && self.needs_signal;
-        Some(self.signal_at.max(self.carried_at).filter(|_| is_good)? + SILENCE)
+        let received = self.carried_at.max(self.echo.answered());
+        let silent_at = match self.needs_signal {
+            true => self.signal_at.max(received)? + SILENCE,
+            false => self.echo.answered().and(received)? + UNHEARD,
+        };
+        (self.belief == Belief::Good).then_some(silent_at)
     }
 
     fn watch_silence(&mut self, now: Instant) {
-        if self.silent_at().is_some_and(|at| now >= at) {
-            let text = format!("neither a signal sample nor data for {} s", SILENCE.as_secs());
-            self.left = Some(Left { at: now, by_signal: true, stalled: false });
-            self.set(Belief::Fading, Reason::plain("quality.silent", text));
+        if self.silent_at().is_none_or(|at| now < at) {
+            return;
+        }
+        let (left, text) = match self.needs_signal {
+            true => {
+                (Left::new(now, true, false), format!("neither a signal sample nor data for {} s", SILENCE.as_secs()))
+            }
+            false => (Left::by_echo(now), format!("nothing was received over it for {} s", UNHEARD.as_secs())),
+        };
+        self.left = Some(left);
+        self.echo.on_leave();
+        self.set(Belief::Fading, Reason::plain("quality.silent", text));
+    }
+
+    /// A path that carries nothing is not good while echo requests over it are late.
+    fn watch_echo(&mut self, now: Instant) {
+        self.echo.advance(now);
+        if self.echo.is_late() && self.belief == Belief::Good {
+            self.left = Some(Left::by_echo(now));
+            self.set(Belief::Fading, self.echo.reason(now));
         }
     }
 
     fn leave(&mut self, now: Instant, stalled: bool) {
         let is_short = self.returned.is_some_and(|returned| now.since(returned) < SHORT_RETURN);
         self.short_returns = if is_short { (self.short_returns + 1).min(MAX_SHORT) } else { 0 };
-        self.left = Some(Left { at: now, by_signal: self.forecast.on_leave(), stalled });
+        self.echo.on_leave();
+        self.left = Some(Left::new(now, self.forecast.on_leave(), stalled));
     }
 
     fn reason_to_leave(&self, evidence: Evidence) -> Reason {
@@ -239,7 +287,23 @@ impl Quality {
         Some(self.forecast.level_dbm()? + GROWTH_DB * f64::from(self.short_returns) - rising_db)
     }
 
+    /// Whether echo requests alone tell when the path that was left recovers.
+    fn returns_by_echo(&self, left: &Left) -> bool {
+        let active = self.echo.active();
+        !self.needs_signal && !left.by_signal && active.is_some_and(|active| left.by_echo || active > left.at)
+    }
+
     fn watch_return(&mut self, now: Instant) {
+        if let Some(left) = self.left.filter(|left| self.returns_by_echo(left)) {
+            let pause = if left.by_echo { Duration::ZERO } else { SIGNAL_PAUSE * (1 << self.short_returns) };
+            if let Some(reason) = self.echo.proof(now, pause) {
+                self.enter(now, reason);
+            }
+            return;
+        }
+        if self.echo.is_late() {
+            return;
+        }
         let Some(left) = self.left.filter(|left| now >= self.pause_ends(left)) else { return };
         let (level, dbm) = (self.forecast.level_dbm(), self.forecast.dbm());
         if self.needs_signal || (left.by_signal && now < left.at + MAX_PAUSE) {
@@ -271,6 +335,7 @@ impl Assessor for Quality {
         match &sample.kind {
             SampleKind::Link { up } => self.on_link(now, *up),
             SampleKind::Signal(signal) => self.on_signal(now, f64::from(signal.rssi_dbm)),
+            SampleKind::Echo(echo) if !self.link_down => self.echo.observe(now, *echo),
             SampleKind::Transport(transport) if !self.link_down => self.on_transport(now, transport),
             _ => {}
         }
@@ -279,6 +344,7 @@ impl Assessor for Quality {
     fn advance(&mut self, now: Instant) {
         if !self.link_down && self.belief != Belief::Unknown {
             self.watch_silence(now);
+            self.watch_echo(now);
             self.watch_return(now);
         }
     }
@@ -288,8 +354,14 @@ impl Assessor for Quality {
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        let Some(left) = self.left.filter(|_| !self.needs_signal) else { return self.silent_at() };
-        Some(if left.by_signal { left.at + MAX_PAUSE } else { self.pause_ends(&left) })
+        if let Some(left) = self.left.filter(|_| !self.needs_signal) {
+            // The next echo request, or its answer, tells.
+            let waits = self.returns_by_echo(&left) || self.echo.is_late();
+            let at = if left.by_signal { left.at + MAX_PAUSE } else { self.pause_ends(&left) };
+            return (!waits).then_some(at);
+        }
+        let late_at = self.echo.next_wakeup().filter(|_| self.belief == Belief::Good);
+        self.silent_at().into_iter().chain(late_at).min()
     }
 }
 

@@ -1,6 +1,8 @@
 use super::*;
 use crate::path::{PathId, Signal};
 
+mod echo;
+
 /// One subflow over a path, sampled each 10 ms, that sends a message each 20 ms.
 struct Drive {
     quality: Quality,
