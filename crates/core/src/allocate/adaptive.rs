@@ -6,8 +6,8 @@
 //! after a hold-down, or when the path that carries instead is not good. The hold-down
 //! doubles with each return that does not last.
 //!
-//! If no path is good, each carries in turn, first one over which an echo request was answered
-//! lately, then the one that was left the longest time ago, until one proves to be good. Paths over one radio count as one: the strongest.
+//! If no path is good, each carries in turn, first the one that was left the longest time
+//! ago, until one proves to be good. Paths over one radio count as one: the strongest.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -25,8 +25,6 @@ const NOT_FULL: Duration = Duration::from_secs(2);
 /// How long a path that is not good carries before the next one is tried: a subflow is
 /// opened in two RTTs, and its first data is acknowledged in one more.
 const TURN: Duration = Duration::from_millis(300);
-/// An echo request that was answered so long ago tells that the path still answers.
-const FRESH: Duration = Duration::from_secs(1);
 /// A path that was left is preferred again after this time; it doubles with each return that
 /// lasts less than [`SHORT_RETURN`], at most so often.
 const HOLD_DOWN: Duration = Duration::from_secs(60);
@@ -63,8 +61,6 @@ struct Track {
     /// Until when it is not preferred.
     held_until: Option<Instant>,
     doublings: u32,
-    /// When an echo request over it was last answered.
-    answered: Option<Instant>,
 }
 
 impl Track {
@@ -74,7 +70,6 @@ impl Track {
             self.since = now;
         }
         (self.is_active, self.is_good) = (is_active, path.input.belief == Belief::Good);
-        self.answered = path.latest.echo.map(|(at, _)| at);
         if is_active {
             self.carried = now;
         }
@@ -135,8 +130,7 @@ impl Adaptive {
         {
             return Some(place);
         }
-        let answers = |place: usize| track(place).answered.is_some_and(|at| self.now < at + FRESH);
-        let place = usable().min_by_key(|place| (!answers(*place), track(*place).carried, paths[*place].rank))?;
+        let place = usable().min_by_key(|place| (track(*place).carried, paths[*place].rank))?;
         self.turn = Some((place, self.now));
         if let Some(track) = self.tracks.get_mut(place) {
             track.carried = self.now;
@@ -330,24 +324,5 @@ mod tests {
         assert_eq!(at(1010, [Fading, Good]).0, [Backup, Active], "it is left again soon: the hold-down doubles");
         assert_eq!(at(61_000, [Good, Good]).0, [Backup, Active]);
         assert_eq!(at(121_020, [Good, Good]), ([Active, Backup], Some("adaptive.return")));
-    }
-
-    #[test]
-    fn if_no_path_is_good_one_over_which_a_request_was_answered_lately_carries_first() {
-        let smoothing = Duration::from_millis(300);
-        let params =
-            Params { mode: Mode::Backup, threshold_dbm: -82.0, hysteresis_db: 3.0, smoothing, prefers_stalled: true };
-        let input = |rank, was| PathInput { belief: Belief::Fading, was, rank, radio: None };
-        let inputs = [input(0, Active), input(1, Backup), input(2, Backup)];
-        let now = Instant::from_millis(5000);
-        for (answered_ms, states) in [(4500, [Backup, Backup, Active]), (3500, [Backup, Active, Backup])] {
-            let mut adaptive = Adaptive::new(params);
-            let echo = Some((Instant::from_millis(answered_ms), Duration::from_millis(300)));
-            let latest = [Latest::default(), Latest::default(), Latest { echo, ..Latest::default() }];
-            let supply = |(input, latest)| PathSupply { input, rat: Rat::Lte, history: None, latest };
-            let supplies: Vec<PathSupply> = inputs.into_iter().zip(&latest).map(supply).collect();
-            adaptive.review(now, &supplies);
-            assert_eq!(adaptive.allocate(&inputs).states(), states, "answered at {answered_ms} ms");
-        }
     }
 }

@@ -295,7 +295,7 @@ impl Quality {
 
     fn watch_return(&mut self, now: Instant) {
         if let Some(left) = self.left.filter(|left| self.returns_by_echo(left)) {
-            let pause = if left.by_echo { Duration::ZERO } else { SIGNAL_PAUSE * (1 << self.short_returns) };
+            let pause = if left.by_echo { Duration::ZERO } else { SIGNAL_PAUSE * ((1 << self.short_returns) - 1) };
             if let Some(reason) = self.echo.proof(now, pause) {
                 self.enter(now, reason);
             }

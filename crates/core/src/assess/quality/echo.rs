@@ -9,8 +9,6 @@ use crate::path::Echo;
 use crate::reason::Reason;
 use crate::time::{Duration, Instant};
 
-/// So many in a row must be answered in time for a path to be good again.
-const MIN_IN_TIME: u32 = 2;
 /// An RTT of so many times the least is late, if the least is long.
 const LONG_RTTS: f64 = 2.0;
 
@@ -118,13 +116,9 @@ impl EchoSign {
     pub(super) fn proof(&self, now: Instant, pause: Duration) -> Option<Reason> {
         let (since, number) = self.in_time?;
         let text =
-            format!("{number} echo requests in a row are answered in time, the last after {:.0} ms", self.rtt_ms);
+            format!("{number} echo requests in a row were answered in time, the last after {:.0} ms", self.rtt_ms);
         let inputs = [("requests", f64::from(number)), ("rtt_ms", self.rtt_ms)];
-        (number >= MIN_IN_TIME && now.since(since) >= pause).then(|| Reason {
-            rule: "quality.return",
-            text,
-            inputs: inputs.into(),
-        })
+        (now.since(since) >= pause).then(|| Reason { rule: "quality.return", text, inputs: inputs.into() })
     }
 
     /// Why a path is not good while they are late.

@@ -79,7 +79,6 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::super::parse;
-    use super::*;
 
     const VEHICLE: &str = "[[path]]\nname = \"wifi\"\nrat = \"other\"\n[[path]]\nname = \"lte\"\nrat = \"lte\"\n\
         [service]\nprefer = [\"wifi\", \"lte\"]\n[strategy]\nname = \"adaptive\"\n[echo]\naddress = \"192.0.2.1\"\n";
@@ -94,9 +93,7 @@ mod tests {
         assert_eq!(periods(VEHICLE), [Some(200), Some(200)]);
         assert_eq!(periods(&VEHICLE.replace("[echo]\naddress = \"192.0.2.1\"\n", "")), [None, None]);
         assert_eq!(periods(&format!("{VEHICLE}period_ms = 50\npaths = {{ lte = \"off\" }}\n")), [Some(50), None]);
-        let priced = VEHICLE
-            .replace("prefer =", "demands = \"@x\"\ncost_per_gb = { wifi = 0, lte = 3 }\nprefer =")
-            .replace("[strategy]", "[strategy]");
+        let priced = VEHICLE.replace("prefer =", "demands = \"@x\"\ncost_per_gb = { wifi = 0, lte = 3 }\nprefer =");
         assert_eq!(periods(&priced), [Some(200), Some(2000)]);
         let limited = VEHICLE.replace("rat = \"lte\"\n", "rat = \"lte\"\n[path.volume]\nmonth_mb = 100\n");
         assert_eq!(periods(&limited), [Some(200), Some(2000)]);
@@ -108,18 +105,18 @@ mod tests {
     #[test]
     fn a_bad_echo_address_period_or_path_is_one_sentence_with_its_line() {
         let cases = [
-            ("\"192.0.2.1\"", "\"gateway\"", 11, "IP address"),
-            ("\"192.0.2.1\"", "\"0.0.0.0\"", 11, "not reached over a path"),
-            ("\"192.0.2.1\"", "\"127.0.0.1\"", 11, "not reached over a path"),
-            ("\"192.0.2.1\"", "\"224.0.0.1\"", 11, "not reached over a path"),
-            ("\"192.0.2.1\"", "\"192.0.2.1\"\nperiod_ms = 0", 12, "period of echo requests is 0"),
-            ("\"192.0.2.1\"", "\"192.0.2.1\"\nperiod_ms = 19", 12, "is 19"),
-            ("\"192.0.2.1\"", "\"192.0.2.1\"\nperiod_ms = -200", 12, "is -200"),
-            ("\"192.0.2.1\"", "\"192.0.2.1\"\nperiod_ms = 0.5", 12, "is 0.5"),
-            ("\"192.0.2.1\"", "\"192.0.2.1\"\npaths = { lte = \"no\" }", 12, "\"no\""),
-            ("\"192.0.2.1\"", "\"192.0.2.1\"\npaths = { nr = 200 }", 12, "\"nr\", which is no path"),
-            ("name = \"adaptive\"", "name = \"threshold\"", 10, "`threshold` uses no echo requests"),
-            ("address =", "adress =", 11, "adress"),
+            ("\"192.0.2.1\"", "\"gateway\"", 12, "IP address"),
+            ("\"192.0.2.1\"", "\"0.0.0.0\"", 12, "not reached over a path"),
+            ("\"192.0.2.1\"", "\"127.0.0.1\"", 12, "not reached over a path"),
+            ("\"192.0.2.1\"", "\"224.0.0.1\"", 12, "not reached over a path"),
+            ("\"192.0.2.1\"", "\"192.0.2.1\"\nperiod_ms = 0", 13, "period of echo requests is 0"),
+            ("\"192.0.2.1\"", "\"192.0.2.1\"\nperiod_ms = 19", 13, "is 19"),
+            ("\"192.0.2.1\"", "\"192.0.2.1\"\nperiod_ms = -200", 13, "is -200"),
+            ("\"192.0.2.1\"", "\"192.0.2.1\"\nperiod_ms = 0.5", 13, "is 0.5"),
+            ("\"192.0.2.1\"", "\"192.0.2.1\"\npaths = { lte = \"no\" }", 13, "\"no\""),
+            ("\"192.0.2.1\"", "\"192.0.2.1\"\npaths = { nr = 200 }", 13, "\"nr\", which is no path"),
+            ("name = \"adaptive\"", "name = \"threshold\"", 11, "`threshold` uses no echo requests"),
+            ("address =", "adress =", 12, "adress"),
         ];
         for (good, bad, line, word) in cases {
             let text = VEHICLE.replacen(good, bad, 1);
