@@ -3,7 +3,7 @@
 //!
 //! A path that delivers data is not probed: data is evidence enough. An answer to a later request shows that an earlier
 //! one without an answer is lost. An address that has never answered over a path says nothing of it: requests become
-//! rare there, and the user is told once.
+//! rare there, and that is reported once.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;

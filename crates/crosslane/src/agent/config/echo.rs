@@ -34,11 +34,11 @@ pub(super) fn check(config: &Config) -> Result<(), Complaint> {
         return Err((place, cause, "remove [echo], or choose strategy `adaptive`"));
     }
     let (place, address) = (echo.address.span().start, *echo.address.get_ref());
-    let is_of_nobody = match address {
+    let is_unusable = match address {
         IpAddr::V4(address) => address.is_broadcast(),
         IpAddr::V6(address) => address.to_ipv4_mapped().is_some(),
     };
-    if address.is_unspecified() || address.is_multicast() || address.is_loopback() || is_of_nobody {
+    if address.is_unspecified() || address.is_multicast() || address.is_loopback() || is_unusable {
         let cause = format!("the echo address {address} is not reached over a path");
         return Err((place, cause, "give the address of a machine that answers echo requests, as your gateway"));
     }
