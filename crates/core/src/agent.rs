@@ -8,7 +8,6 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
 
 use crate::actuator::{self, Actuator, Command, Event};
 use crate::allocate::learned::trial::Trial;
@@ -17,8 +16,9 @@ use crate::assess::arrivals::Arrivals;
 use crate::assess::rates::Rates;
 use crate::assess::{Alarm, Assessor, Belief, Reason};
 use crate::demand::{Admission, Demand};
+use crate::echo::Echoes;
 use crate::engine::Engine;
-use crate::mptcp::{MeasuredSubflow, Notice, Token};
+use crate::mptcp::Notice;
 use crate::path::{PathId, PathSpec, PathState, Sample, SampleKind, VehicleState};
 use crate::strategy::Strategy;
 use crate::time::Instant;
@@ -29,6 +29,7 @@ use path::{Path, Reports, reason_for};
 
 mod allocation;
 mod changes;
+mod echo;
 mod path;
 mod preference;
 mod view;
@@ -60,6 +61,8 @@ pub enum Input {
     /// A path carries alone while it is good, whatever the strategy wants; `None`: the
     /// strategy decides again.
     Prefer(Option<Preferred>),
+    /// The answer to the echo request of this number over this path.
+    EchoAnswer(PathId, u16),
     /// What is left of a path's data volume, and why.
     Volume(PathId, Volume, Reason),
 }
@@ -123,6 +126,15 @@ pub enum Output {
     },
     /// What a trial of another order of two paths showed.
     Trial(Trial),
+    /// An echo request with this number is to be sent over this path.
+    Echo(PathId, u16),
+    /// The address of the echo requests has never answered over this path.
+    EchoUnanswered {
+        /// The path.
+        path: PathId,
+        /// What follows from it.
+        reason: Reason,
+    },
     /// A notice of an actuator to the user.
     Notice(Notice),
     /// The prediction whether an object meets its deadline.
@@ -150,6 +162,7 @@ pub struct Agent {
     wanted: Wanted,
     arrivals: Arrivals,
     rates: Rates,
+    echoes: Echoes,
     preferred: Option<Preferred>,
     reports: Reports,
 }
@@ -190,6 +203,7 @@ impl Agent {
             wanted,
             arrivals,
             rates,
+            echoes: Echoes::default(),
             preferred,
             reports,
         };
@@ -199,42 +213,12 @@ impl Agent {
         agent
     }
 
-    /// The subflows whose transport statistics are wanted as samples.
-    pub fn subflows(&self) -> impl Iterator<Item = MeasuredSubflow> {
-        self.subflows_after(None)
-    }
-
-    /// Those of the connections after a token, in the order of the tokens.
-    pub fn subflows_after(&self, after: Option<Token>) -> impl Iterator<Item = MeasuredSubflow> {
-        self.actuators.iter().flat_map(move |actuator| actuator.subflows(after))
-    }
-
-    /// One of them, by its connection and its local and remote address.
-    pub fn subflow(&self, token: Token, local: SocketAddr, remote: SocketAddr) -> Option<MeasuredSubflow> {
-        self.actuators.iter().find_map(|actuator| actuator.subflow(token, local, remote))
-    }
-
-    /// Number of connections since the start that no actuator manages for lack of room.
-    pub fn left_out(&self) -> u64 {
-        self.actuators.iter().map(|actuator| actuator.left_out()).sum()
-    }
-
-    /// Name, belief and wanted state of each path.
-    pub fn paths(&self) -> impl Iterator<Item = (&str, Belief, PathState)> {
-        self.paths.iter().map(|path| (path.name.as_str(), path.belief, path.state))
-    }
-
-    /// Maximum number of bytes that a sender should have written and not acknowledged;
-    /// `None`: only its send buffer limits it.
-    pub fn backlog_bytes(&self) -> Option<u64> {
-        self.allocator.backlog_bytes()
-    }
-
     fn observe(&mut self, now: Instant, sample: &Sample) {
         if let SampleKind::Transport(transport) = &sample.kind {
             if let Some(broken) = self.arrivals.observe(now, sample.path, transport) {
                 self.assess_sample(now, &Sample { path: broken.path, kind: SampleKind::Break(broken) });
             }
+            self.echoes.on_transport(now, sample.path, transport);
             let carried = self.rates.observe(now, sample.path, transport);
             carried.iter().for_each(|sample| self.assess_sample(now, sample));
         }
@@ -367,17 +351,22 @@ impl Engine for Agent {
                 self.assess(now);
             }
             Input::Event(event) => {
+                self.note_address(&event);
                 self.adopt(now, &event);
                 self.pass(now, &event);
             }
             Input::AddPath(spec, rank) => self.add_path(now, spec, rank),
             Input::RemovePath(path) => self.remove_path(now, path),
             Input::Prefer(preferred) => self.prefer(now, preferred),
+            Input::EchoAnswer(path, number) => self.on_echo_answer(now, path, number),
             Input::Volume(path, volume, reason) => self.set_volume(now, path, volume, reason),
         }
     }
 
     fn poll(&mut self, now: Instant) -> Option<Output> {
+        if self.reports.outputs.is_empty() {
+            self.send_echoes(now);
+        }
         if self.reports.outputs.is_empty() && self.deciding_wakeup().is_some_and(|at| now >= at) {
             self.assess(now);
         }
@@ -392,6 +381,6 @@ impl Engine for Agent {
 
     fn next_wakeup(&self) -> Option<Instant> {
         let actuators = self.actuators.iter().filter_map(|actuator| actuator.next_wakeup());
-        self.deciding_wakeup().into_iter().chain(actuators).min()
+        self.deciding_wakeup().into_iter().chain(self.echoes.next_wakeup()).chain(actuators).min()
     }
 }

@@ -11,6 +11,7 @@ pub mod agent;
 pub mod allocate;
 pub mod assess;
 pub mod demand;
+pub mod echo;
 pub mod engine;
 pub mod link;
 pub mod mptcp;

@@ -147,6 +147,17 @@ pub enum SampleKind {
         /// True if it does.
         answers: bool,
     },
+    /// What the echo requests show of the path while it carries nothing.
+    Echo(Echo),
+}
+
+/// The state of the echo requests over a path, after one was sent or answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Echo {
+    /// When the oldest one that waits for an answer was sent, of those after the last answered one.
+    pub waiting_since: Option<Instant>,
+    /// RTT of the one that was answered now.
+    pub rtt: Option<Duration>,
 }
 
 /// A received signal.

@@ -56,6 +56,11 @@ pub trait Strategy: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether it judges paths that carry nothing by echo requests.
+    fn uses_echoes(&self) -> bool {
+        false
+    }
+
     /// Name of the file with the tree that it is to use, if it has one.
     fn tree_file(&self) -> Option<&str> {
         None
@@ -129,6 +134,11 @@ impl Entry {
     /// Whether it [needs deadlines](Strategy::needs_deadlines).
     pub fn needs_deadlines(&self) -> bool {
         self.read(Table::new()).is_ok_and(|strategy| strategy.needs_deadlines())
+    }
+
+    /// Whether it [uses echo requests](Strategy::uses_echoes).
+    pub fn uses_echoes(&self) -> bool {
+        self.read(Table::new()).is_ok_and(|strategy| strategy.uses_echoes())
     }
 }
 

@@ -169,6 +169,7 @@ fn status(paths: &[(&str, &str)]) -> AgentStatus {
         received_bytes: None,
         network: None,
         volume: None,
+        echo: None,
     };
     AgentStatus {
         version: String::new(),

@@ -3,14 +3,16 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use super::changes::Change;
 use super::path::Path;
 use super::{Agent, Preferred};
 use crate::allocate::Latest;
 use crate::assess::{Belief, Reason};
-use crate::mptcp::Token;
+use crate::echo::EchoCounts;
 use crate::mptcp::manager::{ConnectionChange, ConnectionView, PathUse};
+use crate::mptcp::{MeasuredSubflow, Token};
 use crate::path::{PathId, PathState};
 use crate::time::Instant;
 use crate::volume::Volume;
@@ -38,6 +40,8 @@ pub struct PathView<'a> {
     pub decided: Instant,
     /// The latest measurements.
     pub latest: &'a Latest,
+    /// The echo requests over it, if any are sent.
+    pub echoes: Option<EchoCounts>,
 }
 
 /// What speaks for or against a path that is to carry data now.
@@ -50,6 +54,37 @@ pub struct Argument {
 }
 
 impl Agent {
+    /// The subflows whose transport statistics are wanted as samples.
+    pub fn subflows(&self) -> impl Iterator<Item = MeasuredSubflow> {
+        self.subflows_after(None)
+    }
+
+    /// Those of the connections after a token, in the order of the tokens.
+    pub fn subflows_after(&self, after: Option<Token>) -> impl Iterator<Item = MeasuredSubflow> {
+        self.actuators.iter().flat_map(move |actuator| actuator.subflows(after))
+    }
+
+    /// One of them, by its connection and its local and remote address.
+    pub fn subflow(&self, token: Token, local: SocketAddr, remote: SocketAddr) -> Option<MeasuredSubflow> {
+        self.actuators.iter().find_map(|actuator| actuator.subflow(token, local, remote))
+    }
+
+    /// Number of connections since the start that no actuator manages for lack of room.
+    pub fn left_out(&self) -> u64 {
+        self.actuators.iter().map(|actuator| actuator.left_out()).sum()
+    }
+
+    /// Name, belief and wanted state of each path.
+    pub fn paths(&self) -> impl Iterator<Item = (&str, Belief, PathState)> {
+        self.paths.iter().map(|path| (path.name.as_str(), path.belief, path.state))
+    }
+
+    /// Maximum number of bytes that a sender should have written and not acknowledged;
+    /// `None`: only its send buffer limits it.
+    pub fn backlog_bytes(&self) -> Option<u64> {
+        self.allocator.backlog_bytes()
+    }
+
     /// The paths that exist.
     pub fn views(&self) -> impl Iterator<Item = PathView<'_>> {
         let paths = self.paths.iter().enumerate().filter(|(_, path)| !path.removed);
@@ -64,6 +99,7 @@ impl Agent {
             state_reason: &path.state_reason,
             decided: path.decided,
             latest: &path.latest,
+            echoes: self.echoes.counts(PathId(place as u8)),
         })
     }
 

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::assess::throughput::History;
 use crate::assess::{Belief, Reason};
 use crate::demand::{Admission, Demand};
-use crate::path::{OnFade, PathState, RadioLink, Rat, SampleKind, Signal, Transport};
-use crate::time::Instant;
+use crate::path::{Echo, OnFade, PathState, RadioLink, Rat, SampleKind, Signal, Transport};
+use crate::time::{Duration, Instant};
 use crate::wanted::Wanted;
 use learned::tree::Tree;
 use learned::trial::Trial;
@@ -127,6 +127,8 @@ pub struct Latest {
     pub answers: Option<(Instant, bool)>,
     /// Whether its modem has announced a handover that is not over.
     pub handover: Option<(Instant, bool)>,
+    /// When an echo request over it was last answered, and its RTT.
+    pub echo: Option<(Instant, Duration)>,
 }
 
 impl Latest {
@@ -138,6 +140,7 @@ impl Latest {
             SampleKind::Transport(transport) => self.transport = Some((now, transport)),
             SampleKind::Handover { is_announced } => self.handover = Some((now, is_announced)),
             SampleKind::Reach { answers } => self.answers = Some((now, answers)),
+            SampleKind::Echo(Echo { rtt: Some(rtt), .. }) => self.echo = Some((now, rtt)),
             _ => {}
         }
     }

@@ -4,9 +4,12 @@
 //! with the least and the usual RTT; the age of the oldest unacknowledged byte; its
 //! retransmissions; its delivery rate, compared with what is usually offered. While none shows, the path is good, whatever its signal.
 //!
+//! Of a path that carries nothing, echo requests tell (`quality/echo.rs`), if there are any: it is not good while they
+//! are late.
+//!
 //! A path that was left is good again when its signal is above the level at which
 //! messages begin to be late (`forecast.rs`), and does not fall towards it. If its signal
-//! does not explain why it was left, it is good again after a pause. Hysteresis and pause
+//! does not explain why it was left, it is good again when echo requests are answered in time, or after a pause. Hysteresis and pause
 //! grow with each return that does not last. Towards a roadside unit neither counts, and a
 //! lower signal suffices: it rises (`motion.rs`). Only delivery tells whether a position is
 //! true: after several such returns in a row that do not last it says nothing.
@@ -24,9 +27,13 @@ use super::stalls::MAX_SUBFLOWS;
 use super::{Assessor, Belief, Reason, check_is_due};
 use crate::path::{Rat, Sample, SampleKind, Transport};
 use crate::time::{Duration, Instant};
-use flow::{Evidence, Flow, Sign};
+use echo::EchoSign;
+use evidence::{Evidence, Left, Sign};
+use flow::Flow;
 
 mod averages;
+mod echo;
+mod evidence;
 mod flow;
 
 /// Leaving within this time after a return counts as a short return.
@@ -48,6 +55,8 @@ const STALE: Duration = Duration::from_millis(500);
 /// A path in reserve that reports its signal regularly is not good if nothing arrived over it
 /// for this long: ten CAMs (EN 302 637-2 clause 6.1.3: T_GenCamMin).
 const SILENCE: Duration = Duration::from_secs(1);
+/// A path of which echo requests tell is not good if nothing was received over it for this long.
+const UNHEARD: Duration = Duration::from_secs(60);
 /// A path is not entered if it is lost within this time.
 const LOOKAHEAD: Duration = Duration::from_millis(500);
 /// A subflow that replaces one within this time has its RTT.
@@ -69,6 +78,7 @@ pub struct Quality {
     forecast: Forecast,
     motion: Motion,
     handover: Handover,
+    echo: EchoSign,
     signal_at: Option<Instant>,
     /// When data was last delivered over the path, or arrived over it.
     carried_at: Option<Instant>,
@@ -87,29 +97,21 @@ pub struct Quality {
     reason: Reason,
 }
 
-/// Why and when a path was left.
-#[derive(Clone, Copy, Debug)]
-struct Left {
-    at: Instant,
-    /// Whether its signal explains it.
-    by_signal: bool,
-    /// Whether data waits on it.
-    stalled: bool,
-}
-
 impl Quality {
     /// An assessor without samples. A message is late after `late`.
     pub fn new(rat: Rat, late: Duration) -> Quality {
         let late_ms = late.as_secs_f64() * 1e3;
-        Quality { late_ms, needs_signal: rat.needs_signal(), forecast: Forecast::new(rat), ..Quality::default() }
+        let echo = EchoSign::new(late_ms);
+        Quality { late_ms, needs_signal: rat.needs_signal(), forecast: Forecast::new(rat), echo, ..Quality::default() }
     }
 
     fn on_link(&mut self, now: Instant, up: bool) {
         (self.link_down, self.left) = (!up, None);
+        self.echo.restart();
         match up {
             false => self.set(Belief::Lost, Reason::plain("quality.link-down", "the interface is down")),
             true if self.needs_signal => {
-                self.left = Some(Left { at: now, by_signal: true, stalled: false });
+                self.left = Some(Left::new(now, true, false));
                 self.set(Belief::Unknown, Reason::plain("quality.link-up", "no signal sample yet"));
             }
             true => self.set(Belief::Good, Reason::plain("quality.link-up", "the interface is up")),
@@ -141,6 +143,7 @@ impl Quality {
         let delivered = flow.observe(now, transport);
         if delivered || has_received {
             self.carried_at = Some(now);
+            self.echo.on_data();
         }
         let (is_bulk, evidence) = (flow.is_bulk(), flow.evidence(now, late_ms));
         let is_cautious = !flow.can_be_saved(late_ms);
@@ -158,7 +161,11 @@ impl Quality {
 
     /// Data sent after the path was left is delivered in time: it is the last resort, and good.
     fn on_proof(&mut self, now: Instant) {
-        if self.left.is_some_and(|left| now.since(left.at) > PROOF) && self.belief >= Belief::Fading {
+        let Some(left) = self.left.filter(|left| now.since(left.at) > PROOF) else { return };
+        if self.belief >= Belief::Fading {
+            if left.by_echo {
+                self.echo.distrust();
+            }
             self.enter(now, Reason::plain("quality.proof", "data sent since then is delivered in time"));
         }
     }
@@ -197,20 +204,40 @@ impl Quality {
             None => self.leave(now, stalled),
         }
         let belief = if stalled { Belief::Stalled } else { Belief::Fading };
-        self.set(belief, self.reason_to_leave(evidence));
+        self.set(belief, evidence.reason(self.forecast.dbm()));
     }
 
-    /// When a path that is good has been silent for too long.
+    /// When a path that is good has been silent for too long. The signal of a modem is that of its cell.
     fn silent_at(&self) -> Option<Instant> {
-        let is_good = self.belief == Belief::Good && self.needs_signal;
-        Some(self.signal_at.max(self.carried_at).filter(|_| is_good)? + SILENCE)
+        let received = self.carried_at.max(self.echo.answered());
+        let silent_at = match self.needs_signal {
+            true => self.signal_at.max(received)? + SILENCE,
+            false => self.echo.answered().and(received)? + UNHEARD,
+        };
+        (self.belief == Belief::Good).then_some(silent_at)
     }
 
     fn watch_silence(&mut self, now: Instant) {
-        if self.silent_at().is_some_and(|at| now >= at) {
-            let text = format!("neither a signal sample nor data for {} s", SILENCE.as_secs());
-            self.left = Some(Left { at: now, by_signal: true, stalled: false });
-            self.set(Belief::Fading, Reason::plain("quality.silent", text));
+        if self.silent_at().is_none_or(|at| now < at) {
+            return;
+        }
+        let (left, text) = match self.needs_signal {
+            true => {
+                (Left::new(now, true, false), format!("neither a signal sample nor data for {} s", SILENCE.as_secs()))
+            }
+            false => (Left::by_echo(now), format!("nothing was received over it for {} s", UNHEARD.as_secs())),
+        };
+        self.left = Some(left);
+        self.echo.on_leave();
+        self.set(Belief::Fading, Reason::plain("quality.silent", text));
+    }
+
+    /// A path that carries nothing is not good while echo requests over it are late.
+    fn watch_echo(&mut self, now: Instant) {
+        self.echo.advance(now);
+        if self.echo.is_late() && self.belief == Belief::Good {
+            self.left = Some(Left::by_echo(now));
+            self.set(Belief::Fading, self.echo.reason(now));
         }
     }
 
@@ -221,39 +248,8 @@ impl Quality {
             (true, true) => self.vain = (self.vain + 1).min(MAX_VAIN),
             (true, false) => self.short_returns = (self.short_returns + 1).min(MAX_SHORT),
         }
-        self.left = Some(Left { at: now, by_signal: self.forecast.on_leave(), stalled });
-    }
-
-    fn reason_to_leave(&self, evidence: Evidence) -> Reason {
-        let Evidence { sign, figure, limit } = evidence;
-        let (rule, mut text, names) = match sign {
-            Sign::Rtt => (
-                "quality.rtt",
-                format!("RTTs are up to {figure:.0} ms above the least, {limit:.0} ms allowed"),
-                ["rtt_ms", "limit_ms"],
-            ),
-            Sign::Age => (
-                "quality.age",
-                format!("the oldest byte is unacknowledged for {figure:.0} ms, {limit:.0} ms allowed"),
-                ["age_ms", "limit_ms"],
-            ),
-            Sign::Rate => (
-                "quality.rate",
-                format!("{figure:.0} kbit/s are delivered while more waits, {limit:.0} kbit/s are usually offered"),
-                ["delivered_kbit_s", "offered_kbit_s"],
-            ),
-            Sign::Loss => (
-                "quality.loss",
-                format!("{:.1} % of the segments are retransmitted, {:.1} % allowed", figure * 1e2, limit * 1e2),
-                ["loss", "limit"],
-            ),
-        };
-        let mut inputs = alloc::vec![(names[0], figure), (names[1], limit)];
-        if let Some(dbm) = self.forecast.dbm() {
-            text.push_str(&format!(", at {dbm:.1} dBm"));
-            inputs.push(("rssi_dbm", dbm));
-        }
-        Reason { rule, text, inputs }
+        self.echo.on_leave();
+        self.left = Some(Left::new(now, self.forecast.on_leave(), stalled));
     }
 
     /// When the path may be entered, as far as time decides.
@@ -271,12 +267,32 @@ impl Quality {
         Some(self.forecast.level_dbm()? + GROWTH_DB * f64::from(self.short_returns) + margin_db)
     }
 
+    /// Whether echo requests alone tell when the path that was left recovers.
+    fn returns_by_echo(&self, left: &Left) -> bool {
+        let active = self.echo.active();
+        !self.needs_signal && !left.by_signal && active.is_some_and(|active| left.by_echo || active > left.at)
+    }
+
     fn watch_return(&mut self, now: Instant) {
         let Some(left) = self.left else { return };
+        if self.returns_by_echo(&left) {
+            return self.return_by_echo(now, &left);
+        }
+        if self.echo.is_late() {
+            return;
+        }
         let by_signal = if now >= self.pause_ends(&left) { self.return_by_signal(now, &left) } else { None };
         let is_by_position = by_signal.is_none();
         if let Some(reason) = by_signal.or_else(|| self.return_by_position(now, &left)) {
             self.is_by_position = is_by_position;
+            self.enter(now, reason);
+        }
+    }
+
+    fn return_by_echo(&mut self, now: Instant, left: &Left) {
+        let pause = if left.by_echo { Duration::ZERO } else { SIGNAL_PAUSE * ((1 << self.short_returns) - 1) };
+        if let Some(reason) = self.echo.proof(now, pause) {
+            self.is_by_position = false;
             self.enter(now, reason);
         }
     }
@@ -338,6 +354,7 @@ impl Assessor for Quality {
             }
             SampleKind::Vehicle(state) => self.motion.on_fix(now, state),
             SampleKind::Handover { is_announced } => self.handover.on_report(now, *is_announced),
+            SampleKind::Echo(echo) if !self.link_down => self.echo.observe(now, *echo),
             SampleKind::Transport(transport) if !self.link_down => self.on_transport(now, transport),
             _ => {}
         }
@@ -346,6 +363,7 @@ impl Assessor for Quality {
     fn advance(&mut self, now: Instant) {
         if !self.link_down && self.belief != Belief::Unknown {
             self.watch_silence(now);
+            self.watch_echo(now);
             self.watch_return(now);
         }
     }
@@ -355,8 +373,14 @@ impl Assessor for Quality {
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        let Some(left) = self.left.filter(|_| !self.needs_signal) else { return self.silent_at() };
-        Some(if left.by_signal { left.at + MAX_PAUSE } else { self.pause_ends(&left) })
+        if let Some(left) = self.left.filter(|_| !self.needs_signal) {
+            // The next echo request, or its answer, tells.
+            let waits = self.returns_by_echo(&left) || self.echo.is_late();
+            let at = if left.by_signal { left.at + MAX_PAUSE } else { self.pause_ends(&left) };
+            return (!waits).then_some(at);
+        }
+        let late_at = self.echo.next_wakeup().filter(|_| self.belief == Belief::Good);
+        self.silent_at().into_iter().chain(late_at).min()
     }
 }
 

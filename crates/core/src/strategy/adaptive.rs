@@ -34,6 +34,10 @@ impl Strategy for Params {
         ]
     }
 
+    fn uses_echoes(&self) -> bool {
+        true
+    }
+
     fn lacks(&self, mode: Mode) -> Option<&'static str> {
         (mode == Mode::Interactive).then_some("it judges a path by whether it delivers in time (`late_ms`)")
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crosslane_core::actuator::EndpointPolicy;
+use crosslane_core::agent::MAX_PATHS;
 use crosslane_core::allocate::Mode;
 use crosslane_core::path::{PathId, PathSpec, Rat};
 use crosslane_core::strategy::Strategy;
@@ -23,6 +24,7 @@ pub mod cam;
 pub mod cgroup;
 mod checks;
 pub mod class;
+pub mod echo;
 pub mod http;
 pub mod keepalive;
 mod log;
@@ -36,6 +38,7 @@ pub mod volume;
 use cam::CamConfig;
 use checks::Complaint;
 use class::ClassConfig;
+use echo::EchoConfig;
 use http::HttpConfig;
 use keepalive::KeepaliveSetting;
 pub use log::Log;
@@ -63,6 +66,8 @@ pub struct Config {
     /// What is observed.
     #[serde(default)]
     pub observe: Observe,
+    /// Echo requests, if any.
+    pub echo: Option<Spanned<EchoConfig>>,
     /// The tunnel, if there is one.
     pub tunnel: Option<Spanned<TunnelConfig>>,
     /// Roadside units to which tunnels are built, if any.
@@ -169,9 +174,6 @@ impl Default for Service {
 
 /// The name of all roadside units together, also in `service.prefer` and `service.cost_per_gb`.
 pub use crate::control::protocol::UNITS;
-
-/// Maximum number of paths of an agent.
-const MAX_PATHS: usize = 16;
 
 /// Reads and checks a configuration.
 ///

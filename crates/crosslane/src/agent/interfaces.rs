@@ -121,6 +121,12 @@ impl Interfaces {
         first_v4.or_else(|| candidates.next()).copied()
     }
 
+    /// The address of a path from which it sends to another of the same version, if it has one.
+    pub fn towards(&self, path: PathId, address: IpAddr) -> Option<IpAddr> {
+        let (_, interface) = self.of(path)?;
+        self.candidates(path, interface).find(|own| own.is_ipv4() == address.is_ipv4()).copied()
+    }
+
     /// The interfaces of the first `count` paths that are up, with the addresses that belong to the path.
     pub fn routed(&self, count: usize) -> Vec<RoutedPath> {
         let paths = (0..count).map(|place| PathId(place as u8));

@@ -24,7 +24,7 @@ use crate::http::HttpServer;
 use crate::memory;
 use crate::netlink::links::{self, Notice};
 use crate::netlink::{PathManager, Stream, path_manager};
-use crate::observe::{self, Observation, Observed, Observer};
+use crate::observe::{self, Observer};
 
 mod changes;
 mod classes;
@@ -32,6 +32,7 @@ mod commands;
 pub mod config;
 mod connection_history;
 mod counters;
+mod echo;
 mod home_address;
 mod interfaces;
 pub(crate) mod journal;
@@ -60,6 +61,7 @@ pub mod volumes;
 use commands::{Mptcp, actuators};
 use config::Config;
 use counters::InterfaceCounters;
+use echo::EchoSockets;
 use home_address::HomeAddress;
 use interfaces::Interfaces;
 use journal::Journal;
@@ -165,6 +167,8 @@ struct Driver {
     hangup: Option<Signal>,
     poller: SubflowPoller,
     counters: InterfaceCounters,
+    /// None without `[echo]`.
+    echo: Option<EchoSockets>,
     handshakes: Handshakes,
     endpoints: Endpoints,
     /// None if no path has a volume.
@@ -214,6 +218,7 @@ impl Driver {
             mode: config.service.mode,
             hangup: None,
             counters: InterfaceCounters::open(&config),
+            echo: None,
             handshakes: Handshakes::open(),
             endpoints: Endpoints::default(),
             volumes: None,
@@ -227,6 +232,7 @@ impl Driver {
         driver.set_up_all();
         driver.listen_as_agent();
         driver.start_own_cams();
+        driver.start_echo();
         for notice in present {
             driver.notice(&notice);
         }
@@ -278,6 +284,7 @@ impl Driver {
                 () = tokio::time::sleep(poll), if observed => self.observe_transport(),
                 () = or_pending(wait.map(tokio::time::sleep)) => {}
                 arrived = or_pending(self.roadside.as_mut().map(Roadside::next)) => self.on_roadside(arrived),
+                answer = or_pending(self.echo.as_ref().map(EchoSockets::answer)) => self.on_echo_answer(answer),
                 answer = or_pending(self.resolving.as_mut().map(Resolving::answer)) => self.resolved(answer),
                 () = or_pending(retry.map(tokio::time::sleep)) => self.retry(),
                 _ = checks.tick() => self.periodic_check(),
@@ -320,22 +327,6 @@ impl Driver {
         let of_paths = [of_routes, of_volumes, of_resets];
         let wakeups = [self.engine.next_wakeup(), of_units, of_home, of_unit, of_cams].into_iter().chain(of_paths);
         wakeups.flatten().min()
-    }
-
-    fn observed(&mut self, source: &'static str, observation: Observation) {
-        match observation {
-            Ok(Observed::Input(input)) => {
-                if let Input::Sample(Sample { path, kind: SampleKind::Signal(signal) }) = &input {
-                    self.signals.note(self.clock.now(), *path, signal.rssi_dbm, source);
-                }
-                self.handle(input);
-            }
-            Ok(Observed::Station(signal)) if self.unit.is_some() => self.on_vehicle(signal),
-            Ok(Observed::Station(signal)) => self.on_station(signal),
-            Ok(Observed::Fix(fix)) => self.on_fix(fix),
-            Ok(Observed::Note(sentence)) => self.note_to_user(&sentence),
-            Err(rejected) => self.journal.rejected(&rejected),
-        }
     }
 
     fn handle(&mut self, input: Input) {
@@ -388,6 +379,8 @@ impl Driver {
                 eprintln!("crosslane: {text}")
             }
             Output::Trial(trial) => self.trials.iter_mut().for_each(|store| store.write(self.clock.now(), trial)),
+            // Five a second: they are counted, not recorded.
+            Output::Echo(path, number) => return self.send_echo(*path, *number),
             Output::Admission(admission) => self.control.admit(admission),
             Output::Belief { path, belief, .. } => {
                 let now = self.clock.now();

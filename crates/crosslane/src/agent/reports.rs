@@ -162,6 +162,7 @@ impl Driver {
                 sent_bytes: bytes.map(|[sent, _]| *sent),
                 received_bytes: bytes.map(|[_, received]| *received),
                 network: self.network_fault(&faults, view.id),
+                echo: self.echo_report(now, &view),
                 volume: self.volumes.as_ref().and_then(|volumes| volumes.report(view.id)),
             }
         };

@@ -1,8 +1,10 @@
 //! The agent's sources of observations. To add one: its [`Observer`] in `observe/`, its
 //! keys in `config/observe.rs`, and its entry here.
 
-use crosslane_core::path::{PathId, Rat};
+use crosslane_core::agent::Input;
+use crosslane_core::path::{PathId, Rat, Sample, SampleKind};
 
+use super::Driver;
 use super::config::{Config, PathConfig};
 use super::machine::trusted;
 use crate::clock::Clock;
@@ -11,7 +13,7 @@ use crate::observe::admission::Admission;
 use crate::observe::modem_manager::{self, ModemPath};
 use crate::observe::nl80211::{self, WirelessPath};
 use crate::observe::vanetza::Vanetza;
-use crate::observe::{Observer, gpsd, radiotap, recorded};
+use crate::observe::{Observation, Observed, Observer, gpsd, radiotap, recorded};
 
 type Opened = Result<Box<dyn Observer>>;
 
@@ -86,4 +88,23 @@ fn modem_manager(config: &Config, _: Clock) -> Option<Opened> {
 fn paths(config: &Config, of: fn(Rat) -> bool) -> impl Iterator<Item = (PathId, &PathConfig)> {
     let paths = config.paths.iter().enumerate();
     paths.map(|(place, path)| (PathId(place as u8), path.get_ref())).filter(move |(_, path)| of(path.rat))
+}
+
+impl Driver {
+    /// Processes what a source observed.
+    pub(super) fn observed(&mut self, source: &'static str, observation: Observation) {
+        match observation {
+            Ok(Observed::Input(input)) => {
+                if let Input::Sample(Sample { path, kind: SampleKind::Signal(signal) }) = &input {
+                    self.signals.note(self.clock.now(), *path, signal.rssi_dbm, source);
+                }
+                self.handle(input);
+            }
+            Ok(Observed::Station(signal)) if self.unit.is_some() => self.on_vehicle(signal),
+            Ok(Observed::Station(signal)) => self.on_station(signal),
+            Ok(Observed::Fix(fix)) => self.on_fix(fix),
+            Ok(Observed::Note(sentence)) => self.note_to_user(&sentence),
+            Err(rejected) => self.journal.rejected(&rejected),
+        }
+    }
 }

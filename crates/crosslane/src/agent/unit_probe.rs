@@ -31,7 +31,7 @@ impl ProbeSocket {
         let attempt = || format!("probing the roadside unit of {}", way.net);
         let unit = way.net.hosts().next().ok_or_else(|| Error::failure(attempt(), "its prefix has no address"))?;
         let socket = || {
-            let socket = ping_socket()?;
+            let socket = ping_socket(false)?;
             socket.bind(&SocketAddrV4::new(way.net.addr(), 0).into())?;
             socket.connect(&SocketAddrV4::new(unit, 0).into())?;
             UdpSocket::from_std(socket.into())
@@ -54,8 +54,13 @@ impl ProbeSocket {
     }
 }
 
-fn ping_socket() -> io::Result<Socket> {
-    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::ICMPV4))?;
+/// A ping socket, of IPv6 or IPv4.
+///
+/// # Errors
+/// The kernel rejects it.
+pub fn ping_socket(is_v6: bool) -> io::Result<Socket> {
+    let (domain, protocol) = if is_v6 { (Domain::IPV6, Protocol::ICMPV6) } else { (Domain::IPV4, Protocol::ICMPV4) };
+    let socket = Socket::new(domain, Type::DGRAM, Some(protocol))?;
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
@@ -70,13 +75,13 @@ fn explain(fault: Error, cause: &io::Error) -> Error {
 /// What lets every group open ping sockets, as systemd does by default.
 pub const PERMIT: &str = "sysctl -w net.ipv4.ping_group_range=\"0 2147483647\"";
 
-/// Whether this process may send probes.
+/// Whether this process may send probes and other echo requests.
 ///
 /// # Errors
 /// The kernel rejects a ping socket.
 pub fn check() -> Result<()> {
-    let opened = ping_socket().and_then(|socket| socket.bind(&SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0).into()));
-    opened.map_err(|cause| explain(Error::failure("opening a socket for probes of roadside units", &cause), &cause))
+    let opened = ping_socket(false).and_then(|socket| socket.bind(&SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0).into()));
+    opened.map_err(|cause| explain(Error::failure("opening a ping socket", &cause), &cause))
 }
 
 /// The station of the next unit that answers. Safe to cancel.

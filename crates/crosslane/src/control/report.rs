@@ -117,6 +117,22 @@ pub struct PathReport {
     pub network: Option<ReasonReport>,
     /// Its data volume, if that is limited.
     pub volume: Option<VolumeReport>,
+    /// The echo requests over it, if any are sent.
+    #[serde(default)]
+    pub echo: Option<EchoReport>,
+}
+
+/// The echo requests over a path.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EchoReport {
+    /// IP bytes of the requests since the start.
+    pub sent_bytes: u64,
+    /// IP bytes of the answers.
+    pub received_bytes: u64,
+    /// RTT of the last one that was answered.
+    pub rtt_ms: Option<f64>,
+    /// Time since that answer.
+    pub answered_s: Option<f64>,
 }
 
 /// The data volume of a path.

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::report::{
-    AgentStatus, ChangeReport, ConnectionChangeReport, ConnectionReport, Done, Explanation, PathReport, PathUseReport,
-    ReasonReport, VolumePeriodReport, VolumeReport,
+    AgentStatus, ChangeReport, ConnectionChangeReport, ConnectionReport, Done, EchoReport, Explanation, PathReport,
+    PathUseReport, ReasonReport, VolumePeriodReport, VolumeReport,
 };
 use crate::durations::spoken;
 use crate::output::table;
@@ -34,6 +34,9 @@ pub fn status(status: &AgentStatus) -> String {
     }
     for (path, volume) in status.paths.iter().filter_map(|path| Some((path, path.volume.as_ref()?))) {
         line("volume", &format!("{} {}", path.path, volume_sentence(volume)));
+    }
+    for (path, echo) in status.paths.iter().filter_map(|path| Some((path, path.echo.as_ref()?))) {
+        line("echo requests", &format!("{} {}", path.path, echo_sentence(echo)));
     }
     for (path, reason) in status.paths.iter().filter_map(|path| Some((path, path.network.as_ref()?))) {
         line("network", &format!("{}: {}", path.path, reason.text));
@@ -115,6 +118,15 @@ fn link_row(path: &PathReport) -> Vec<String> {
         bytes(path.received_bytes),
         path.volume.as_ref().and_then(|volume| volume.periods.first()).map_or_else(|| "-".into(), volume_used),
     ]
+}
+
+/// What the echo requests over a path have cost and shown.
+fn echo_sentence(echo: &EchoReport) -> String {
+    let last = match (echo.rtt_ms, echo.answered_s) {
+        (Some(rtt_ms), Some(answered_s)) => format!("the last answer {} ago after {rtt_ms:.1} ms", spoken(answered_s)),
+        _ => "none was answered".into(),
+    };
+    format!("{} sent, {} received, {last}", bytes(Some(echo.sent_bytes)), bytes(Some(echo.received_bytes)))
 }
 
 /// What is left of a volume, and of each limited period.

@@ -64,11 +64,15 @@ fn usable(path: &PathConfig, addresses: &[IpAddr]) -> Option<IpAddr> {
     }
 }
 
-/// Units are probed by ping sockets.
+/// Units are probed by ping sockets, which send the echo requests over paths too.
 fn probes(config: &Config) -> Option<Finding> {
-    config.roadside.as_ref().and_then(|_| unit_probe::check().err())?;
+    let why = match (&config.roadside, &config.echo) {
+        (Some(_), _) => "units are not probed: whoever sends CAMs in a unit's name takes its slot",
+        (None, Some(_)) => "no echo requests are sent: a dead path in reserve counts as good",
+        (None, None) => return None,
+    };
+    unit_probe::check().err()?;
     let what = "this group may not open ping sockets (net.ipv4.ping_group_range)";
-    let why = "units are not probed: whoever sends CAMs in a unit's name takes its slot";
     Some(Finding::warning("probes.denied", what, why, unit_probe::PERMIT))
 }
 

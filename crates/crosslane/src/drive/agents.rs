@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use crosslane_sim::scenario::{PathEntry, RoadsideUnit, Scenario, Strategy, TunnelParams};
+use crosslane_sim::scenario::{Base, PathEntry, RoadsideUnit, Scenario, Strategy, TunnelParams};
 use toml::{Table, Value as Toml};
 
 use super::agent_process::AgentProcess;
@@ -138,9 +138,21 @@ fn configuration(scenario: &Scenario, strategy: &Strategy, units: Option<&Roadsi
         ("strategy".to_string(), Toml::Table(strategy_config)),
         ("observe".to_string(), section(vec![("vanetza", local(PORT)), ("gpsd", local(GPSD_PORT))])),
     ]);
+    table.extend(echo(scenario, strategy, &changing).map(|echo| ("echo".to_string(), echo.into())));
     let section = units.map(RoadsideTunnels::section).or_else(|| roadside(scenario));
     table.extend(section.map(|section| ("roadside".to_string(), section.into())));
     table
+}
+
+/// The echo requests to the server, if the scenario has any and the strategy uses them.
+fn echo(scenario: &Scenario, strategy: &Strategy, changing: &BTreeSet<&str>) -> Option<Table> {
+    let echo = scenario.echo.as_ref().filter(|_| matches!(strategy.base, Base::Agent(entry) if entry.uses_echoes()))?;
+    let mut table = Table::try_from(echo).ok()?;
+    if let Some(Toml::Table(paths)) = table.get_mut("paths") {
+        paths.retain(|name, _| !changing.contains(name));
+    }
+    table.insert("address".into(), scenario.ip_version.server().to_string().into());
+    Some(table)
 }
 
 /// Names of the paths that the agent adds and removes: to units in slots, or behind tunnels.

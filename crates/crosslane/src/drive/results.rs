@@ -18,6 +18,7 @@ use crate::run_folder::{self, Records};
 use crate::summary::Outcome;
 use crate::testbed::emulator::{EmulatorReport, PacketRecord};
 use crate::testbed::packet::FlowTracker;
+use crate::testbed::packet::segment::is_echo;
 
 /// Raw data of a run.
 pub struct Raw {
@@ -36,6 +37,7 @@ pub fn summarize(
     plan: &Plan,
     mut raw: Raw,
 ) -> Result<Outcome> {
+    let echo_bytes = scenario.echo.as_ref().map(|_| echo_bytes(&raw.world.packets));
     let packets = packet_rows(std::mem::take(&mut raw.world.packets));
     let samples = std::mem::take(&mut raw.world.samples);
     let (mut agent, end) = (raw.agents.vehicle, Instant::from_secs_f64(scenario.duration_s));
@@ -55,7 +57,7 @@ pub fn summarize(
         agent.events.push((at, RunEvent::Agent(output)));
     }
     let AgentRows { decisions, alarms } = &agent.rows;
-    let evaluated = RunRecords { messages: &messages, decisions, alarms, duplicates, reads };
+    let evaluated = RunRecords { messages: &messages, decisions, alarms, duplicates, reads, echo_bytes };
     let mut metrics = run_folder::measure(scenario, (strategy, plan.entry.seed), names, &evaluated, &sums, skipped)?;
     if let Some(report) = report {
         metrics.insert("lateness_us.p99".into(), f64::from(report.lateness_us_p99));
@@ -79,6 +81,12 @@ pub fn summarize(
     let records = Records { packets, throughput, samples, messages, links, tcp_info, events, ..Records::default() };
     run_folder::write(&plan.folder, names, records)?;
     Ok(Outcome { valid: reason.is_none(), reason, metrics })
+}
+
+/// IP bytes of echo requests and their answers.
+fn echo_bytes(records: &[PacketRecord]) -> u64 {
+    let echoes = records.iter().filter(|record| is_echo(record.head()));
+    echoes.map(|record| u64::from(record.ip_bytes)).sum()
 }
 
 /// The rows of the packets, in the order in which they entered the links.

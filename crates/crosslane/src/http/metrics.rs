@@ -31,7 +31,7 @@ type Value = (Vec<(&'static str, String)>, f64);
 use MetricType::{Counter, Gauge};
 
 /// All metrics.
-static METRICS: [Metric; 17] = [
+static METRICS: [Metric; 18] = [
     metric("crosslane_agent_info", "1, with version, strategy and mode of the agent", None, Gauge, |agent| {
         let strategy = agent.strategy.clone().unwrap_or_default();
         vec![(
@@ -99,6 +99,21 @@ static METRICS: [Metric; 17] = [
         }
         values
     }),
+    metric(
+        "crosslane_path_echo",
+        "IP bytes of echo requests over the path, and of their answers",
+        Some(Unit::Bytes),
+        Counter,
+        |agent| {
+            let mut values = Vec::new();
+            for (path, echo) in agent.paths.iter().filter_map(|path| Some((path, path.echo?))) {
+                for (direction, bytes) in [("sent", echo.sent_bytes), ("received", echo.received_bytes)] {
+                    values.push((vec![("path", label(agent, path)), ("direction", direction.into())], bytes as f64));
+                }
+            }
+            values
+        },
+    ),
     metric(
         "crosslane_path_volume_used",
         "bytes of the path that count for a limited period",
@@ -237,6 +252,7 @@ mod tests {
         });
         let mut path = path(name);
         path["volume"] = json!({ "level": "available", "periods": [month] });
+        path["echo"] = json!({ "sent_bytes": 56, "received_bytes": 28, "rtt_ms": 25.0, "answered_s": 0.1 });
         path
     }
 
@@ -258,6 +274,7 @@ mod tests {
             "crosslane_path_rtt_seconds{path=\"roadside-2\"} 0.0125",
             "crosslane_path_state{path=\"lte\",state=\"backup\"} 0.0",
             "crosslane_path_volume_used_bytes{path=\"lte\",period=\"month\"} 7.0",
+            "crosslane_path_echo_bytes_total{path=\"lte\",direction=\"received\"} 28.0",
             "crosslane_path_volume_limit_bytes{path=\"lte\",period=\"month\"} 10.0",
             "crosslane_path_volume_level{path=\"lte\",level=\"available\"} 1.0",
             "crosslane_path_volume_level{path=\"lte\",level=\"exhausted\"} 0.0",

@@ -94,6 +94,8 @@ pub fn agent_event(at: Instant, output: &Output, error: Option<&dyn Display>, na
             let [a, b] = &trial.paths;
             ("trial", trials::fields(trial, [name(a), name(b)]))
         }
+        Output::Echo(path, number) => ("echo", json!({ "path": name(path), "number": number })),
+        Output::EchoUnanswered { path, reason } => ("echo", with_reason(json!({ "path": name(path) }), reason)),
         Output::Notice(notice) => ("notice", json!({ "rule": notice.name(), "reason": notice.to_string() })),
         Output::Alarm { path, alarm } => {
             ("alarm", json!({ "path": name(path), "kind": alarm.kind.name(), "false_positive": alarm.false_positive }))

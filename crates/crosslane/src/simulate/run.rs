@@ -36,8 +36,9 @@ pub fn execute(
     let mut agent = AgentRows::default();
     recording.agent_outputs.iter().for_each(|(at, output)| agent.note(*at, output));
     let AgentRows { decisions, alarms } = &agent;
-    let Recording { messages, results, duplicates, sums, skipped, .. } = &recording;
-    let evaluated = RunRecords { messages, decisions, alarms, duplicates: *duplicates, reads: results.reads };
+    let Recording { messages, results, duplicates, sums, skipped, echo_bytes, .. } = &recording;
+    let (duplicates, echo_bytes) = (*duplicates, *echo_bytes);
+    let evaluated = RunRecords { messages, decisions, alarms, duplicates, reads: results.reads, echo_bytes };
     let metrics = run_folder::measure(scenario, (strategy, seed), &names, &evaluated, sums, *skipped)?;
     if let Some((folder, _)) = folder {
         write(folder, &names, recording)?;

@@ -319,4 +319,6 @@ pub struct RunRecords<'a> {
     pub duplicates: Option<u64>,
     /// Reads of the byte stream.
     pub reads: Reads,
+    /// IP bytes of echo requests and their answers; none if the scenario has no `[echo]`.
+    pub echo_bytes: Option<u64>,
 }

@@ -16,8 +16,8 @@ use super::schema::{number, period, spans, whole};
 use super::traffic::TrafficKeys;
 use super::wires::WireKeys;
 use super::{
-    AccessLink, Attacker, Bound, Congestion, Crossing, CrossingDirection, Data, Expectation, Fleet, Map, Motion, Queue,
-    Radio, RoadsideUnit, Scenario, ScenarioError, Scheduler, Service, Strategy, Tunnel, Vehicle,
+    AccessLink, Attacker, Bound, Congestion, Crossing, CrossingDirection, Data, Echo, Expectation, Fleet, Map, Motion,
+    Queue, Radio, RoadsideUnit, Scenario, ScenarioError, Scheduler, Service, Strategy, Tunnel, Vehicle,
 };
 use crate::addresses::IpVersion;
 use crate::radio::access_link::AccessModel;
@@ -55,6 +55,7 @@ pub(super) struct Keys {
     wire: Vec<WireKeys>,
     #[serde(default)]
     service: Service,
+    echo: Option<Echo>,
     #[serde(default)]
     tunnel: Tunnel,
     traffic: TrafficKeys,
@@ -221,6 +222,7 @@ impl Keys {
             attackers: self.attacker,
             access,
             service: self.service,
+            echo: self.echo,
             tunnel: self.tunnel,
             traffic: self.traffic.build(&lines, self.duration_s)?,
             strategies,

@@ -17,6 +17,7 @@ pub use crate::transport::scheduler::Scheduler;
 mod background;
 pub mod base;
 mod deadlines;
+mod echo;
 mod effects;
 mod engine;
 mod expectation;
@@ -41,6 +42,7 @@ mod wires;
 pub use crate::error::ScenarioError;
 pub use background::{Background, BackgroundCams};
 pub use base::{Base, Engines};
+pub use echo::{Echo, EchoPeriod};
 pub use effects::{DelayStepKeys, Effects, JitterKeys, PolicerKeys};
 pub use engine::Engine;
 pub use expectation::{Bound, Crossing, CrossingDirection, Expectation};
@@ -89,6 +91,8 @@ pub struct Scenario {
     pub access: Vec<AccessLink>,
     /// The user's preferences.
     pub service: Service,
+    /// Echo requests of the strategies that use them, if there are any.
+    pub echo: Option<Echo>,
     /// Settings of all tunnels.
     pub tunnel: Tunnel,
     /// Traffic.

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::effects::{DelayStepKeys, JitterKeys, PolicerKeys};
 use super::{
-    AccessLink, Attacker, Background, Congestion, Expectation, Fleet, IpVersion, Map, Motion, Queue, Radio,
+    AccessLink, Attacker, Background, Congestion, Echo, Expectation, Fleet, IpVersion, Map, Motion, Queue, Radio,
     RadioTunnel, RoadsideUnit, Scenario, Scheduler, Service, Traffic, Tunnel, Wire,
 };
 use crate::traffic::Protocol;
@@ -35,6 +35,8 @@ pub struct Resolved<'a> {
     map: Option<Map>,
     fleet: Option<Fleet>,
     service: &'a Service,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    echo: Option<&'a Echo>,
     tunnel: Tunnel,
     traffic: TrafficEntry<'a>,
     expect: &'a [Expectation],
@@ -150,6 +152,7 @@ impl Scenario {
             map: self.map,
             fleet: self.fleet,
             service: &self.service,
+            echo: self.echo.as_ref(),
             tunnel: self.tunnel,
             traffic: traffic(&self.traffic),
             expect: &self.expectations,

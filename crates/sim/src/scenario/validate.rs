@@ -71,6 +71,7 @@ impl Scenario {
         self.check_times()?;
         self.check_traffic()?;
         self.check_costs()?;
+        self.check_echo()?;
         self.check_fleet()?;
         self.check_strategy_names()?;
         for (place, expectation) in self.expectations.iter().enumerate() {

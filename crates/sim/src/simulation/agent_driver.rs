@@ -97,6 +97,8 @@ impl AgentDriver {
                 Output::Command(Command::Steer(Steering { order, ..steering }))
             }
             Output::Order { order, reason } => Output::Order { order: order.into_iter().map(of).collect(), reason },
+            Output::Echo(path, number) => Output::Echo(of(path), number),
+            Output::EchoUnanswered { path, reason } => Output::EchoUnanswered { path: of(path), reason },
             Output::Trial(trial) => Output::Trial(Trial { paths: trial.paths.map(of), ..trial }),
             Output::Command(Command::Endpoint(_)) | Output::Notice(_) | Output::Admission(_) => output,
         }

@@ -21,6 +21,10 @@ impl Simulation {
                     self.wires.send(self.now, path, Direction::Down, LinkPacket::Probe(path, bytes));
                 }
                 (LinkPacket::Probe(path, _), _) => self.path_control.on_answer(self.now, path),
+                (LinkPacket::Echo(path, number), _) if direction == Direction::Up => {
+                    self.wires.send(self.now, path, Direction::Down, LinkPacket::Echo(path, number));
+                }
+                (LinkPacket::Echo(path, number), _) => self.path_control.on_echo(self.now, path, number),
             }
         }
         self.exchange();

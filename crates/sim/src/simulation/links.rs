@@ -1,5 +1,6 @@
 //! The links of a run, and the packets in flight on them.
 
+use crosslane_core::echo;
 use crosslane_core::link::{Direction, DirectionParams, DropReason, Exit, Hop, Link, PacketId};
 use crosslane_core::path::PathId;
 use crosslane_core::time::{Duration, Instant};
@@ -20,6 +21,8 @@ pub(super) enum LinkPacket {
     /// A probe of the roadside unit of this path, or its answer, with this UDP payload, in
     /// bytes.
     Probe(PathId, u16),
+    /// An echo request over this path with this number, or its answer.
+    Echo(PathId, u16),
 }
 
 /// A packet on a link.
@@ -46,6 +49,8 @@ pub(super) struct Wires {
     rows: Vec<PacketRow>,
     keep: bool,
     pub(super) sums: PacketSums,
+    /// IP bytes of echo requests and their answers.
+    pub(super) echo_bytes: u64,
     events: u64,
 }
 
@@ -117,6 +122,9 @@ impl Wires {
         if self.keep {
             self.rows.push(row);
         }
+        if matches!(in_flight.content, LinkPacket::Echo(..)) {
+            self.echo_bytes += u64::from(row.ip_bytes);
+        }
         let slot = self.free.pop().unwrap_or_else(|| {
             self.in_flight.push(None);
             self.in_flight.len() - 1
@@ -165,6 +173,7 @@ impl LinkPacket {
             LinkPacket::Direct(packet) => packet.ip_bytes() + longer,
             LinkPacket::Tunnelled(datagram) => datagram.ip_bytes,
             LinkPacket::Probe(_, bytes) => UDP_HEADER_BYTES + longer + bytes,
+            LinkPacket::Echo(..) => echo::IP_BYTES + longer,
         }
     }
 }
@@ -184,7 +193,7 @@ fn packet_row(
         _ => None,
     };
     let payload_bytes = match content {
-        LinkPacket::Probe(..) => 0,
+        LinkPacket::Probe(..) | LinkPacket::Echo(..) => 0,
         _ => segment.map_or(ip_bytes.saturating_sub(UDP_HEADER_BYTES + longer), |segment| segment.payload),
     };
     PacketRow {

@@ -121,6 +121,8 @@ pub struct Recording {
     pub liveness: Vec<(Instant, Side, PathId, Liveness, String)>,
     /// Number of duplicate datagrams; none if the traffic has no datagrams.
     pub duplicates: Option<u64>,
+    /// IP bytes of echo requests and their answers; none if the scenario has no `[echo]`.
+    pub echo_bytes: Option<u64>,
     /// Path-manager events of each kernel.
     pub kernel_events: Vec<(Instant, Side, Event)>,
     /// Totals over the packets.
@@ -198,7 +200,7 @@ impl Simulation {
             observe_at: Instant::ZERO,
             record_at: Instant::ZERO,
             windows: recording::Windows::default(),
-            recording: Recording { links, ..Recording::default() },
+            recording: Recording { links, echo_bytes: scenario.echo.as_ref().map(|_| 0), ..Recording::default() },
         })
     }
 
@@ -214,6 +216,7 @@ impl Simulation {
     /// Ends the run.
     pub fn finish(self) -> Recording {
         let mut recording = self.recording;
+        recording.echo_bytes = recording.echo_bytes.map(|_| self.wires.echo_bytes);
         let (packets, sums, events) = self.wires.finish();
         (recording.packets, recording.sums) = (packets, sums);
         recording.events += events;
@@ -362,6 +365,9 @@ impl Simulation {
             while let Some(applied) = self.path_control.apply_next(now, &mut self.vehicle) {
                 match applied {
                     Applied::Agent(Output::Command(Command::Steer(steering))) => self.steer(&steering),
+                    Applied::Agent(Output::Echo(path, number)) => {
+                        self.wires.send(now, path, Direction::Up, LinkPacket::Echo(path, number));
+                    }
                     Applied::Agent(output) => {
                         self.recording.agent_outputs.push((now, output));
                         self.recording.events += 1;

@@ -111,6 +111,14 @@ impl PathControl {
         self.slots.on_answer(now, path);
     }
 
+    /// The server answered an echo request over a path.
+    pub(super) fn on_echo(&mut self, now: Instant, path: PathId, number: u16) {
+        let Controller::Agent(driver) = &mut self.controller else { return };
+        if let Some(path) = driver.of_agent(path) {
+            driver.handle(now, Input::EchoAnswer(path, number));
+        }
+    }
+
     pub(super) fn has_agent(&self) -> bool {
         self.driver().is_some()
     }

@@ -49,7 +49,14 @@ pub(super) fn settings(scenario: &Scenario, strategy: &Strategy, seed: u64, side
 /// Invalid parameters, or a world that cannot be created.
 pub(super) fn path_control(scenario: &Scenario, strategy: &Strategy, seed: u64) -> Result<PathControl, ScenarioError> {
     let manager = Manager::new(Standing::of(scenario).specs, OVERLAP);
-    let controller = controller(scenario, strategy, seed, vec![Box::new(manager), scheduler(scenario)])?;
+    let mut controller = controller(scenario, strategy, seed, vec![Box::new(manager), scheduler(scenario)])?;
+    if let (Controller::Agent(driver), Base::Agent(entry)) = (&mut controller, &strategy.base)
+        && entry.uses_echoes()
+    {
+        let (Standing { paths, specs, .. }, periods) = (Standing::of(scenario), scenario.echo_periods());
+        let periods: Vec<Option<Duration>> = paths.iter().map(|path| periods[usize::from(path.0)]).collect();
+        driver.agent.set_echoes(&specs, &periods);
+    }
     // A connection over one path needs no slot.
     let slots = if strategy.keeps_to_one_path() { Slots::default() } else { Slots::new(scenario) };
     Ok(PathControl::new(controller, slots))

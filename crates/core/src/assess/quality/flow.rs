@@ -4,6 +4,7 @@
 use alloc::collections::VecDeque;
 
 use super::averages::{Offered, Spread, ms, share};
+use super::evidence::{Evidence, Sign};
 use crate::path::Transport;
 use crate::time::{Duration, Instant};
 
@@ -59,27 +60,6 @@ const STARVED_SHARE: f64 = 0.9;
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 /// Maximum number of sending times remembered; later ones are not.
 const MAX_SENT: usize = 64;
-
-/// A sign that a path delivers late.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Sign {
-    /// The RTTs end so far above the least one, in ms.
-    Rtt,
-    /// The age of the oldest unacknowledged byte, in ms.
-    Age,
-    /// The share of segments that were retransmitted.
-    Loss,
-    /// Delivered while more waited, compared with what is usually offered, in kbit/s.
-    Rate,
-}
-
-/// A sign, its figure, and the limit that it exceeds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Evidence {
-    pub(super) sign: Sign,
-    pub(super) figure: f64,
-    pub(super) limit: f64,
-}
 
 /// One subflow.
 #[derive(Clone, Debug)]

@@ -3,6 +3,8 @@ use alloc::vec::Vec;
 use super::*;
 use crate::path::{METRES_PER_DEGREE, PathId, Position, Signal, VehicleState};
 
+mod echo;
+
 /// One subflow over a path, sampled each 10 ms, that sends a message each 20 ms.
 struct Drive {
     quality: Quality,

@@ -1,7 +1,7 @@
 //! All checks of a configuration.
 
 use super::checks::{self, Complaint};
-use super::{Config, cam, class, http, keepalive, observe, roadside, unit, volume};
+use super::{Config, cam, class, echo, http, keepalive, observe, roadside, unit, volume};
 
 /// # Errors
 /// Place in the text, cause and remedy.
@@ -13,6 +13,7 @@ pub(super) fn check(config: &Config) -> Result<(), Complaint> {
         unit::check,
         roadside::check,
         cam::check,
+        echo::check,
         http::check,
         keepalive::check,
         volume::check,

@@ -33,6 +33,7 @@ fn lte() -> PathReport {
         received_bytes: Some(999),
         network: None,
         volume: None,
+        echo: None,
     }
 }
 

@@ -137,6 +137,7 @@ impl Moment<'_> {
             received_bytes: bytes.map_or(Some(0), |[_, down]| Some(down)),
             network: None,
             volume: None,
+            echo: None,
         }
     }
 

@@ -82,6 +82,15 @@ pub fn datagram_bytes(head: &[u8]) -> Option<u16> {
     Some(ip_bytes(head).saturating_sub((header_bytes + UDP_HEADER_BYTES) as u16))
 }
 
+/// Whether it is an ICMP echo request (RFC 792, RFC 4443) or the answer to one.
+pub fn is_echo(head: &[u8]) -> bool {
+    let is_of = |protocol, types: [u8; 2]| {
+        let kind = addresses(head, protocol).and_then(|(_, _, header_bytes)| head.get(header_bytes));
+        kind.is_some_and(|kind| types.contains(kind))
+    };
+    is_of(IpNumber::ICMP, [8, 0]) || is_of(IpNumber::IPV6_ICMP, [128, 129])
+}
+
 impl Segment {
     /// Parses the first bytes of a packet; `None` if it is not TCP, not a first
     /// fragment, or truncated before the end of the TCP header.

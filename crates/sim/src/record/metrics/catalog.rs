@@ -137,6 +137,9 @@ pub const METRICS: &[Metric] = metrics! {
     "overhead_share": "0–1", Low, Both, "overhead (IP over payload)",
         "IP bytes sent in the traffic's direction over payload delivered, minus 1",
         Run(messages::overhead_share);
+    "echo_bytes": "bytes", Low, Both, "echo requests and answers",
+        "IP bytes of the echo requests over paths that carry nothing, and of their answers; only with `[echo]`",
+        Run(|run| Some(run.records.echo_bytes? as f64));
     "deadline.missed_share": "0–1", Low, Both, "deadlines missed",
         "of the objects whose deadline is within the run, those whose last byte was read later or never; traffic of kind `deadline` only, as the next seven",
         Run(|run| Some(run.objects()?.missed_share));
