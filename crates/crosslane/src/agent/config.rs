@@ -132,8 +132,7 @@ pub struct Service {
     pub prefer: Vec<Spanned<String>>,
     /// How long two subflows carry data together in a switch of paths, in ms (0 to 1000).
     pub overlap_ms: Spanned<u32>,
-    /// Socket for the demand of senders (objects and deadlines): a file, or after
-    /// `@` a name in the network namespace; unset, there is none.
+    /// Socket for the demand of senders (objects and deadlines): a file, or after `@` a name in the network namespace.
     pub demands: Option<Spanned<String>>,
     /// Group whose users may also send demand, besides root and the agent's own
     /// user; a name or a number.
@@ -142,6 +141,8 @@ pub struct Service {
     pub view_group: Option<Spanned<String>>,
     /// Whether the agent sets a source rule and a routing table for each path.
     pub routes: bool,
+    /// Whether connections of programs that choose no address begin on the path that the strategy prefers.
+    pub default_route: bool,
     /// Which endpoints it uses where the kernel's path manager manages the connections.
     pub endpoints: EndpointPolicy,
     /// File in which the volumes of the paths are kept.
@@ -160,6 +161,7 @@ impl Default for Service {
             demands_group: None,
             view_group: None,
             routes: true,
+            default_route: true,
             endpoints: EndpointPolicy::Adopt,
             volume_file: "/var/lib/crosslane/volumes.json".into(),
             cost_per_gb: BTreeMap::new(),
