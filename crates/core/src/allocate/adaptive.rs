@@ -6,8 +6,9 @@
 //! after a hold-down, or when the path that carries instead is not good. The hold-down
 //! doubles with each return that does not last.
 //!
-//! If no path is good, each carries in turn, first the one that was left the longest time
-//! ago, until one proves to be good. Paths over one radio count as one: the strongest.
+//! If no path is good, each carries in turn: first the one that carries, if it delivers and is
+//! only late, then the one that was left the longest time ago, until one proves to be good. Paths
+//! over one radio count as one: the strongest.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -25,6 +26,9 @@ const NOT_FULL: Duration = Duration::from_secs(2);
 /// How long a path that is not good carries before the next one is tried: a subflow is
 /// opened in two RTTs, and its first data is acknowledged in one more.
 const TURN: Duration = Duration::from_millis(300);
+/// How long a path that carries and is fading carries on, if no other is good: time to prove that
+/// it delivers.
+const FIRST_TURN: Duration = Duration::from_millis(500);
 /// A path that was left is preferred again after this time; it doubles with each return that
 /// lasts less than [`SHORT_RETURN`], at most so often.
 const HOLD_DOWN: Duration = Duration::from_secs(60);
@@ -41,12 +45,20 @@ pub struct Adaptive {
     all: OneOfRadio,
     now: Instant,
     tracks: Vec<Track>,
-    /// The path that has its turn, and when it began.
-    turn: Option<(usize, Instant)>,
+    turn: Option<Turn>,
     /// Of the active paths.
     full: Fullness,
     /// Whether every good path carries.
     shares: bool,
+}
+
+/// A path carries though it is not good.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    place: usize,
+    until: Instant,
+    /// Whether it ends as soon as the path stalls.
+    delivers: bool,
 }
 
 /// How a path carried.
@@ -124,14 +136,20 @@ impl Adaptive {
         if radio.is_some() && paths.iter().all(|path| path.radio == radio) {
             return None;
         }
-        if let Some((place, since)) = self.turn
-            && self.now < since + TURN
+        let is_fading = |place: usize| paths[place].belief == Belief::Fading;
+        if let Some(Turn { place, until, delivers }) = self.turn
+            && self.now < until
             && usable().any(|other| other == place)
+            && (!delivers || is_fading(place))
         {
             return Some(place);
         }
-        let place = usable().min_by_key(|place| (track(*place).carried, paths[*place].rank))?;
-        self.turn = Some((place, self.now));
+        let carries = |place: &usize| paths[*place].was == PathState::Active && is_fading(*place);
+        let present = usable().find(carries).filter(|_| self.turn.is_none());
+        let longest_ago = || usable().min_by_key(|place| (track(*place).carried, paths[*place].rank));
+        let place = present.or_else(longest_ago)?;
+        let delivers = present.is_some();
+        self.turn = Some(Turn { place, until: self.now + if delivers { FIRST_TURN } else { TURN }, delivers });
         if let Some(track) = self.tracks.get_mut(place) {
             track.carried = self.now;
         }
@@ -199,7 +217,7 @@ impl Allocator for Adaptive {
             let text = format!("a path that was left is good, and was held down for {} s", held.as_secs());
             return Some(Reason { rule: "adaptive.return", text, inputs: [("held_s", held.as_secs_f64())].into() });
         }
-        if self.turn.is_some_and(|(_, since)| now >= since + TURN) && paths.len() > 1 {
+        if self.turn.is_some_and(|turn| now >= turn.until) && paths.len() > 1 {
             return Some(Reason::plain("adaptive.turn", "no path is good, the next is tried"));
         }
         let shares = self.is_to_share(now, paths);
@@ -217,7 +235,7 @@ impl Allocator for Adaptive {
     fn next_wakeup(&self) -> Option<Instant> {
         let radio = if self.shares { self.all.next_wakeup() } else { self.one.next_wakeup() };
         let alone = self.full.last().filter(|_| self.shares).map(|last| last + NOT_FULL);
-        let turn = self.turn.map(|(_, since)| since + TURN);
+        let turn = self.turn.map(|turn| turn.until);
         let held = self.tracks.iter().filter_map(|track| track.held_until);
         radio.into_iter().chain(alone).chain(turn).chain(held).filter(|at| *at > self.now).min()
     }
@@ -256,7 +274,7 @@ mod tests {
             assert_eq!(allocator.allocate(&inputs).states(), [Active, Closed]);
             let latest = Latest::default();
             let supply = |input| PathSupply { input, rat: Rat::Ieee80211p, history: None, latest: &latest };
-            let reason = allocator.review(Instant::ZERO + TURN, &inputs.map(supply));
+            let reason = allocator.review(Instant::ZERO + FIRST_TURN, &inputs.map(supply));
             assert_eq!(reason.is_some_and(|reason| reason.rule == "adaptive.turn"), takes_turns);
         }
     }
@@ -304,6 +322,27 @@ mod tests {
             advance(&mut adaptive, &mut was, 2000, rat, [Good, Good]);
             assert_eq!(was, states, "the signal of Wi-Fi tells when it recovers");
         }
+    }
+
+    #[test]
+    fn a_path_that_delivers_late_carries_on_if_no_other_is_good_until_it_stalls_or_its_turn_ends() {
+        use Belief::{Fading, Good, Stalled};
+        let smoothing = Duration::from_millis(300);
+        let params =
+            Params { mode: Mode::Backup, threshold_dbm: -82.0, hysteresis_db: 3.0, smoothing, prefers_stalled: true };
+        let (mut adaptive, mut was) = (Adaptive::new(params), [Closed; 2]);
+        let mut at = |at_ms, beliefs| {
+            advance(&mut adaptive, &mut was, at_ms, Rat::Lte, beliefs);
+            was
+        };
+        at(0, [Fading, Good]);
+        assert_eq!(at(1000, [Fading, Good])[1], Active);
+        assert_eq!(at(1010, [Fading, Fading]), [Closed, Active], "the other was left before");
+        assert_eq!(at(1400, [Fading, Fading])[1], Active);
+        assert_eq!(at(1410, [Fading, Stalled])[0], Active);
+        at(1420, [Fading, Good]);
+        assert_eq!(at(1430, [Fading, Fading])[1], Active);
+        assert_eq!(at(1950, [Fading, Fading])[0], Active, "its turn is over");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, Nla};
-use netlink_packet_route::route::{RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol, RouteType};
+use netlink_packet_route::route::{RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteType};
 use netlink_packet_route::rule::RuleMessage;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -17,13 +17,11 @@ use nix::errno::Errno;
 
 use super::Wiring;
 use super::message::{DecodeError, Message};
-use super::path_rules::{self, Rule, RuleChange};
+use super::path_rules::{self, PROTOCOL, Rule, RuleChange};
 use super::socket::{CallError, OpenError};
 use super::subscription::Subscription;
 use crate::error::{Error, Result};
 
-/// Protocol number of the rules and routes, which no other program registers (rtnetlink.h).
-pub(super) const PROTOCOL: RouteProtocol = RouteProtocol::Other(69);
 /// The routing tables, one for each path of an agent.
 const TABLES: RangeInclusive<u32> = 0x4352_5320..=0x4352_532f;
 /// Maximum number of routes copied for a path; further ones are left out.

@@ -6,12 +6,12 @@
 use std::net::IpAddr;
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-use netlink_packet_route::route::RouteHeader;
+use netlink_packet_route::route::{RouteHeader, RouteProtocol};
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleHeader, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use super::path_routes::PROTOCOL;
-
+/// Protocol number of the rules and routes, which no other program registers (rtnetlink.h).
+pub(super) const PROTOCOL: RouteProtocol = RouteProtocol::Other(69);
 /// Every rule of the administrator that precedes the main table's (32766) precedes ours.
 const PRIORITY: u32 = 32765;
 /// The interface from which the packets of this machine's programs come, for a rule.
