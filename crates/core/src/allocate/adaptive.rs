@@ -6,9 +6,9 @@
 //! after a hold-down, or when the path that carries instead is not good. The hold-down
 //! doubles with each return that does not last.
 //!
-//! If no path is good, each carries in turn: first the one that carries, if it delivers and is
-//! only late, then the one that was left the longest time ago, until one proves to be good. Paths
-//! over one radio count as one: the strongest.
+//! If no path is good, each carries in turn, first the one that was left the longest time ago, until
+//! one proves to be good. One that carries and is only late precedes paths whose signal is too low.
+//! Paths over one radio count as one: the strongest.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -26,8 +26,8 @@ const NOT_FULL: Duration = Duration::from_secs(2);
 /// How long a path that is not good carries before the next one is tried: a subflow is
 /// opened in two RTTs, and its first data is acknowledged in one more.
 const TURN: Duration = Duration::from_millis(300);
-/// How long a path that carries and is fading carries on, if no other is good: time to prove that
-/// it delivers.
+/// How long a path that carries and is fading carries on beside paths whose signal does not let them
+/// be entered: time to prove that it delivers.
 const FIRST_TURN: Duration = Duration::from_millis(500);
 /// A path that was left is preferred again after this time; it doubles with each return that
 /// lasts less than [`SHORT_RETURN`], at most so often.
@@ -70,6 +70,8 @@ struct Track {
     carried: Instant,
     /// Whether it is good.
     is_good: bool,
+    /// Whether its signal tells when it may be entered.
+    needs_signal: bool,
     /// Until when it is not preferred.
     held_until: Option<Instant>,
     doublings: u32,
@@ -82,6 +84,7 @@ impl Track {
             self.since = now;
         }
         (self.is_active, self.is_good) = (is_active, path.input.belief == Belief::Good);
+        self.needs_signal = path.rat.needs_signal();
         if is_active {
             self.carried = now;
         }
@@ -145,7 +148,8 @@ impl Adaptive {
             return Some(place);
         }
         let carries = |place: &usize| paths[*place].was == PathState::Active && is_fading(*place);
-        let present = usable().find(carries).filter(|_| self.turn.is_none());
+        let is_best = |place: &usize| usable().all(|other| other == *place || track(other).needs_signal);
+        let present = usable().find(carries).filter(|place| self.turn.is_none() && is_best(place));
         let longest_ago = || usable().min_by_key(|place| (track(*place).carried, paths[*place].rank));
         let place = present.or_else(longest_ago)?;
         let delivers = present.is_some();
@@ -325,14 +329,14 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_delivers_late_carries_on_if_no_other_is_good_until_it_stalls_or_its_turn_ends() {
+    fn a_path_that_is_only_late_carries_on_beside_one_of_low_signal_until_it_stalls_or_its_turn_ends() {
         use Belief::{Fading, Good, Stalled};
         let smoothing = Duration::from_millis(300);
         let params =
             Params { mode: Mode::Backup, threshold_dbm: -82.0, hysteresis_db: 3.0, smoothing, prefers_stalled: true };
         let (mut adaptive, mut was) = (Adaptive::new(params), [Closed; 2]);
         let mut at = |at_ms, beliefs| {
-            advance(&mut adaptive, &mut was, at_ms, Rat::Lte, beliefs);
+            advance(&mut adaptive, &mut was, at_ms, Rat::Wifi, beliefs);
             was
         };
         at(0, [Fading, Good]);
@@ -343,6 +347,11 @@ mod tests {
         at(1420, [Fading, Good]);
         assert_eq!(at(1430, [Fading, Fading])[1], Active);
         assert_eq!(at(1950, [Fading, Fading])[0], Active, "its turn is over");
+        let (mut adaptive, mut was) = (Adaptive::new(params), [Closed; 2]);
+        for (at_ms, belief) in [(0, Good), (1000, Good), (1010, Fading)] {
+            advance(&mut adaptive, &mut was, at_ms, Rat::Lte, [Fading, belief]);
+        }
+        assert_eq!(was, [Active, Backup], "no signal says that the other is worse");
     }
 
     #[test]
