@@ -63,6 +63,29 @@ fn poll_all(agent: &mut Agent, ms: u64) {
 use PathState::{Active, Backup, Closed};
 
 #[test]
+fn a_connection_begins_on_the_good_path_that_carries_and_stays_there_if_none_is_good() {
+    let mut agent = agent(Mode::Aggregate);
+    assert_eq!(agent.first_path(None, &[]), Some(LTE), "both carry");
+    assert_eq!(agent.first_path(None, &[LTE]), Some(NR));
+    assert_eq!(agent.first_path(None, &[NR, LTE]), Some(LTE));
+    agent.handle(at(1000), Input::Prefer(Some(Preferred { path: NR, until: None })));
+    assert_eq!(agent.first_path(Some(LTE), &[]), Some(NR));
+    link(&mut agent, 2000, NR, false);
+    assert_eq!(agent.first_path(Some(NR), &[]), Some(LTE), "it does not work");
+    link(&mut agent, 3000, LTE, false);
+    assert_eq!(agent.first_path(Some(LTE), &[]), Some(LTE), "no path is better");
+    assert_eq!(agent.first_path(None, &[]), None);
+    link(&mut agent, 4000, NR, true);
+    let used_up = Reason::plain("volume.exhausted", "nothing is left");
+    agent.handle(at(5000), Input::Volume(NR, Volume::Exhausted, used_up));
+    assert_eq!(agent.first_path(Some(NR), &[]), None, "its volume is used up");
+    link(&mut agent, 6000, LTE, true);
+    assert_eq!(agent.first_path(Some(NR), &[]), Some(LTE));
+    agent.handle(at(7000), Input::RemovePath(LTE));
+    assert_eq!(agent.first_path(Some(LTE), &[]), None);
+}
+
+#[test]
 fn a_preferred_path_carries_alone_while_it_is_good_and_its_time_lasts() {
     let mut agent = agent(Mode::Aggregate);
     assert_eq!(states(&agent), [Active, Active]);

@@ -112,7 +112,7 @@ fn reaches_over_nr(testbed: &Testbed, listener: &Socket) -> bool {
 
 /// Removes our rules and routes; returns how many there were.
 fn remaining(vehicle: &Namespace) -> usize {
-    vehicle.enter(|| Wiring::open().unwrap().set_path_routes(&[]).unwrap()).unwrap()
+    vehicle.enter(|| Wiring::open().unwrap().set_path_routes(&[], None).unwrap()).unwrap()
 }
 
 #[test]

@@ -3,12 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::net::IpAddr;
 
 use crosslane_core::agent::Output;
+use crosslane_core::mptcp::Event;
 use crosslane_core::path::{PathId, PathState};
 use crosslane_core::time::Instant;
-use crosslane_sim::scenario::Scenario;
-use crosslane_sim::simulation::{Detail, Recording, Simulation};
+use crosslane_sim::addresses::vehicle_address;
+use crosslane_sim::scenario::{PathEntry, Scenario};
+use crosslane_sim::simulation::{Detail, Recording, Side, Simulation};
 
 /// Two cellular paths, of which the preferred one, `a`, has these further keys.
 fn run(keys: &str, trace: &str, late_ms: u32, seed: u64) -> Result<Recording, Box<dyn Error>> {
@@ -177,6 +180,38 @@ fn a_path_that_stalls_is_closed_before_its_messages_are_late() -> Result<(), Box
         assert!(left.is_some_and(|(at, state, rule)| at < 10.1 && state == PathState::Closed && rule == "quality.age"));
         let worst = run.messages.iter().filter_map(|message| Some(message.received_ns? - message.sent_ns)).max();
         assert!(worst.is_some_and(|worst| worst < 100_000_000), "{worst:?}");
+    }
+    Ok(())
+}
+
+/// The path of the first subflow in `wifi-pass-by`, where the connection begins at the edge of the access point.
+fn first_path(strategy: &str, over: &str) -> Result<String, Box<dyn Error>> {
+    let text = include_str!("../../../scenarios/wifi-pass-by.toml");
+    let text = text.replace("kind = \"messages\"", &format!("kind = \"messages\"\n{over}"));
+    let scenario = Scenario::parse(&text, "wifi-pass-by.toml")?;
+    let strategy = scenario.strategy(strategy).ok_or("no such strategy")?;
+    let mut simulation = Simulation::new(&scenario, &strategy, 1, Detail::NONE)?;
+    simulation.run_until(Instant::from_secs_f64(3.0));
+    let first = simulation.finish().kernel_events.into_iter().find_map(|(_, side, event)| match event {
+        Event::Established { subflow, .. } if side == Side::Vehicle => Some(subflow.local.ip()),
+        _ => None,
+    });
+    let first = first.ok_or("no connection")?;
+    let has = |path: &PathEntry<'_>| IpAddr::from(vehicle_address(usize::from(path.id.0))) == first;
+    let path = scenario.paths().into_iter().find(has).ok_or("it is no path's address")?;
+    Ok(path.name.into())
+}
+
+#[test]
+fn a_connection_begins_on_the_path_that_an_agent_chose_and_else_on_the_preferred_one() -> Result<(), Box<dyn Error>> {
+    for (strategy, over, path) in [
+        ("adaptive", "", "lte"),
+        ("threshold", "", "lte"),
+        ("adaptive", "over = \"roadside\"", "roadside"),
+        ("kernel", "", "roadside"),
+        ("kernel-tuned", "", "roadside"),
+    ] {
+        assert_eq!(first_path(strategy, over)?, path, "{strategy} {over}");
     }
     Ok(())
 }

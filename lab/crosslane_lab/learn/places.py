@@ -57,6 +57,7 @@ prefer = ["wifi", "cellular"]
 
 [traffic]
 kind = "{traffic}"
+over = "wifi"                  # the connection of every strategy begins there
 direction = "{direction}"
 {files}send_buffer_bytes = {buffer}
 {strategies}"""

@@ -5,11 +5,12 @@ use alloc::format;
 use alloc::sync::Arc;
 
 use super::Agent;
+use super::path::Path;
 use super::view::requested;
 use crate::allocate::Allocator;
 use crate::allocate::learned::tree::Tree;
 use crate::assess::{Belief, Reason};
-use crate::path::PathId;
+use crate::path::{PathId, PathState};
 use crate::time::Instant;
 use crate::volume::Volume;
 use crate::wanted::Wanted;
@@ -86,6 +87,21 @@ impl Agent {
             let reason = Reason::plain("prefer.end", format!("{name} is preferred by request no more"));
             self.allocate(now, |_, _| reason.clone());
         }
+    }
+
+    /// The path on which a new connection should begin: of the good paths that are active, one that is not `avoided`,
+    /// the first in the strategy's order, and among others the most preferred one. If none is good, `present` stays, unless
+    /// nothing may use it; `None`: any path.
+    pub fn first_path(&self, present: Option<PathId>, avoided: &[PathId]) -> Option<PathId> {
+        let order = self.wanted.order();
+        let merit = |id: &PathId| {
+            let place = order.iter().position(|named| named == id).unwrap_or(usize::MAX);
+            (avoided.contains(id), place, self.paths[usize::from(id.0)].rank)
+        };
+        let carries = |(_, path): &(u8, &Path)| path.state == PathState::Active && path.input().belief == Belief::Good;
+        let carrying = (0..).zip(&self.paths).filter(carries).map(|(id, _)| PathId(id));
+        let may_be_used = |id: &PathId| self.paths.get(usize::from(id.0)).is_some_and(|path| !path.is_barred());
+        carrying.min_by_key(merit).or(present.filter(may_be_used))
     }
 
     pub(super) fn apply_preference(&self, wanted: &mut Wanted) {

@@ -8,8 +8,9 @@
 //!
 //! While a handover that its modem announced lasts, a path is preferred to no good one.
 //!
-//! If no path is good, each carries in turn, first the one that was left the longest time
-//! ago, until one proves to be good. Paths over one radio count as one: the strongest.
+//! If no path is good, each carries in turn, first the one that was left the longest time ago, until
+//! one proves to be good. One that carries and is only late precedes paths whose signal is too low.
+//! Paths over one radio count as one: the strongest.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -28,6 +29,9 @@ const NOT_FULL: Duration = Duration::from_secs(2);
 /// How long a path that is not good carries before the next one is tried: a subflow is
 /// opened in two RTTs, and its first data is acknowledged in one more.
 const TURN: Duration = Duration::from_millis(300);
+/// How long a path that carries and is fading carries on beside paths whose signal does not let them
+/// be entered: time to prove that it delivers.
+const FIRST_TURN: Duration = Duration::from_millis(500);
 /// A path that was left is preferred again after this time; it doubles with each return that
 /// lasts less than [`SHORT_RETURN`], at most so often.
 const HOLD_DOWN: Duration = Duration::from_secs(60);
@@ -44,12 +48,20 @@ pub struct Adaptive {
     all: OneOfRadio,
     now: Instant,
     tracks: Vec<Track>,
-    /// The path that has its turn, and when it began.
-    turn: Option<(usize, Instant)>,
+    turn: Option<Turn>,
     /// Of the active paths.
     full: Fullness,
     /// Whether every good path carries.
     shares: bool,
+}
+
+/// A path carries though it is not good.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    place: usize,
+    until: Instant,
+    /// Whether it ends as soon as the path stalls.
+    delivers: bool,
 }
 
 /// How a path carried.
@@ -61,6 +73,8 @@ struct Track {
     carried: Instant,
     /// Whether it is good.
     is_good: bool,
+    /// Whether its signal tells when it may be entered.
+    needs_signal: bool,
     /// Until when it is not preferred.
     held_until: Option<Instant>,
     doublings: u32,
@@ -77,6 +91,7 @@ impl Track {
             self.handover.on_report(at, is_announced);
         }
         (self.is_active, self.is_good) = (is_active, path.input.belief == Belief::Good);
+        self.needs_signal = path.rat.needs_signal();
         if is_active {
             self.carried = now;
         }
@@ -131,14 +146,21 @@ impl Adaptive {
         if radio.is_some() && paths.iter().all(|path| path.radio == radio) {
             return None;
         }
-        if let Some((place, since)) = self.turn
-            && self.now < since + TURN
+        let is_fading = |place: usize| paths[place].belief == Belief::Fading;
+        if let Some(Turn { place, until, delivers }) = self.turn
+            && self.now < until
             && usable().any(|other| other == place)
+            && (!delivers || is_fading(place))
         {
             return Some(place);
         }
-        let place = usable().min_by_key(|place| (track(*place).carried, paths[*place].rank))?;
-        self.turn = Some((place, self.now));
+        let carries = |place: &usize| paths[*place].was == PathState::Active && is_fading(*place);
+        let is_best = |place: &usize| usable().all(|other| other == *place || track(other).needs_signal);
+        let present = usable().find(carries).filter(|place| self.turn.is_none() && is_best(place));
+        let longest_ago = || usable().min_by_key(|place| (track(*place).carried, paths[*place].rank));
+        let place = present.or_else(longest_ago)?;
+        let delivers = present.is_some();
+        self.turn = Some(Turn { place, until: self.now + if delivers { FIRST_TURN } else { TURN }, delivers });
         if let Some(track) = self.tracks.get_mut(place) {
             track.carried = self.now;
         }
@@ -234,7 +256,7 @@ impl Allocator for Adaptive {
         if let Some(reason) = announced.filter(|_| !self.shares) {
             return Some(reason);
         }
-        if self.turn.is_some_and(|(_, since)| now >= since + TURN) && paths.len() > 1 {
+        if self.turn.is_some_and(|turn| now >= turn.until) && paths.len() > 1 {
             return Some(Reason::plain("adaptive.turn", "no path is good, the next is tried"));
         }
         let shares = self.is_to_share(now, paths);
@@ -252,7 +274,7 @@ impl Allocator for Adaptive {
     fn next_wakeup(&self) -> Option<Instant> {
         let radio = if self.shares { self.all.next_wakeup() } else { self.one.next_wakeup() };
         let alone = self.full.last().filter(|_| self.shares).map(|last| last + NOT_FULL);
-        let turn = self.turn.map(|(_, since)| since + TURN);
+        let turn = self.turn.map(|turn| turn.until);
         let held = self.tracks.iter().filter_map(|track| track.held_until);
         let handovers = self.tracks.iter().filter_map(|track| track.handover.until());
         radio.into_iter().chain(alone).chain(turn).chain(held).chain(handovers).filter(|at| *at > self.now).min()
@@ -260,139 +282,4 @@ impl Allocator for Adaptive {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::allocate::Latest;
-    use crate::path::Rat;
-    use PathState::{Active, Backup, Closed};
-
-    const PARAMS: Params = Params {
-        mode: Mode::Backup,
-        threshold_dbm: -82.0,
-        hysteresis_db: 3.0,
-        smoothing: Duration::from_millis(300),
-        prefers_stalled: true,
-    };
-
-    #[test]
-    fn a_reserve_that_is_not_good_is_closed_only_beside_a_good_path_beyond_its_radio() {
-        let unit = |belief, was| PathInput { belief, was, rank: 0, radio: Some(0) };
-        let lte = |belief| PathInput { belief, was: Backup, rank: 1, radio: None };
-        let states = |paths: &[PathInput]| Adaptive::new(PARAMS).allocate(paths).states().to_vec();
-        let units = [unit(Belief::Good, Active), unit(Belief::Fading, Backup)];
-        assert_eq!(states(&[units[0], units[1], lte(Belief::Good)]), [Active, Closed, Backup]);
-        assert_eq!(states(&[units[0], units[1], lte(Belief::Fading)]), [Active, Backup, Backup]);
-        assert_eq!(states(&units), [Active, Backup]);
-    }
-
-    #[test]
-    fn paths_of_one_radio_take_no_turns() {
-        let path = |belief, was, radio| PathInput { belief, was, rank: 0, radio };
-        for (radio, takes_turns) in [(Some(0), false), (None, true)] {
-            let mut allocator = Adaptive::new(PARAMS);
-            let inputs = [path(Belief::Fading, Active, radio), path(Belief::Stalled, Active, radio)];
-            assert_eq!(allocator.allocate(&inputs).states(), [Active, Closed]);
-            let latest = Latest::default();
-            let supply = |input| PathSupply { input, rat: Rat::Ieee80211p, history: None, latest: &latest };
-            let reason = allocator.review(Instant::ZERO + TURN, &inputs.map(supply));
-            assert_eq!(reason.is_some_and(|reason| reason.rule == "adaptive.turn"), takes_turns);
-        }
-    }
-
-    /// Reviews and allocates with these beliefs about two paths of this radio access technology,
-    /// of which the first is preferred; returns the states, and the rule if there is one.
-    fn advance(
-        adaptive: &mut Adaptive,
-        was: &mut [PathState; 2],
-        at_ms: u64,
-        rat: Rat,
-        beliefs: [Belief; 2],
-    ) -> Option<&'static str> {
-        let input = |place: usize, was: &[PathState; 2]| PathInput {
-            belief: beliefs[place],
-            was: was[place],
-            rank: place as u8,
-            radio: None,
-        };
-        let latest = Latest::default();
-        let wanted = adaptive.allocate(&[input(0, was), input(1, was)]);
-        was.copy_from_slice(wanted.states());
-        let supply = |place: usize| PathSupply { input: input(place, was), rat, history: None, latest: &latest };
-        let reason = adaptive.review(Instant::from_millis(at_ms), &[supply(0), supply(1)]);
-        if reason.is_some() {
-            let wanted = adaptive.allocate(&[input(0, was), input(1, was)]);
-            was.copy_from_slice(wanted.states());
-        }
-        reason.map(|reason| reason.rule)
-    }
-
-    #[test]
-    fn a_path_that_was_left_is_preferred_again_only_after_a_hold_down() {
-        use Belief::{Fading, Good};
-        for (rat, states) in [(Rat::Lte, [Backup, Active]), (Rat::Wifi, [Active, Backup])] {
-            let (mut adaptive, mut was) = (Adaptive::new(PARAMS), [Closed; 2]);
-            advance(&mut adaptive, &mut was, 0, rat, [Good, Good]);
-            advance(&mut adaptive, &mut was, 10, rat, [Good, Good]);
-            assert_eq!(was, [Active, Backup]);
-            advance(&mut adaptive, &mut was, 20, rat, [Fading, Good]);
-            assert_eq!(was, [Backup, Active], "it is left at once");
-            advance(&mut adaptive, &mut was, 2000, rat, [Good, Good]);
-            assert_eq!(was, states, "the signal of Wi-Fi tells when it recovers");
-        }
-    }
-
-    #[test]
-    fn while_a_handover_that_its_modem_announced_lasts_another_path_carries() {
-        for (other, during, after) in
-            [(Belief::Good, [Backup, Active], [Active, Backup]), (Belief::Fading, [Active, Closed], [Active, Closed])]
-        {
-            let (mut adaptive, mut was) = (Adaptive::new(PARAMS), [Closed; 2]);
-            let mut handover = None;
-            let mut at = |at_ms, announced: Option<bool>| {
-                handover = announced.map(|is_announced| (Instant::from_millis(at_ms), is_announced)).or(handover);
-                let latest = [Latest { handover, ..Latest::default() }, Latest::default()];
-                let input = |place: usize, was: &[PathState; 2]| PathInput {
-                    belief: [Belief::Good, other][place],
-                    was: was[place],
-                    rank: place as u8,
-                    radio: None,
-                };
-                let supply = |place: usize| PathSupply {
-                    input: input(place, &was),
-                    rat: Rat::Lte,
-                    history: None,
-                    latest: &latest[place],
-                };
-                let reason = adaptive.review(Instant::from_millis(at_ms), &[supply(0), supply(1)]);
-                let wanted = adaptive.allocate(&[input(0, &was), input(1, &was)]);
-                was.copy_from_slice(wanted.states());
-                (was, reason.map(|reason| (reason.rule, reason.inputs[0].1 as u64)))
-            };
-            at(0, None);
-            at(10, None);
-            assert_eq!(at(1000, Some(true)), (during, Some(("forecast.handover", 0))));
-            assert_eq!(at(1100, None), (during, None));
-            assert_eq!(at(1200, Some(false)), (during, None), "what waited is let go");
-            assert_eq!(at(1310, None), (after, Some(("forecast.handover", 310))), "without a hold-down");
-            assert_eq!(at(2000, Some(true)).0, during);
-            assert_eq!(at(2350, None).0, after, "its end is not reported");
-        }
-    }
-
-    #[test]
-    fn a_path_in_hold_down_takes_over_from_one_that_is_not_good_and_later_from_one_that_is() {
-        use Belief::{Fading, Good};
-        let (mut adaptive, mut was) = (Adaptive::new(PARAMS), [Closed; 2]);
-        let mut at = |at_ms, beliefs| {
-            let rule = advance(&mut adaptive, &mut was, at_ms, Rat::Lte, beliefs);
-            (was, rule)
-        };
-        at(0, [Good, Good]);
-        at(10, [Good, Good]);
-        assert_eq!(at(20, [Fading, Good]).0, [Backup, Active]);
-        assert_eq!(at(1000, [Good, Fading]).0, [Active, Backup]);
-        assert_eq!(at(1010, [Fading, Good]).0, [Backup, Active], "it is left again soon: the hold-down doubles");
-        assert_eq!(at(61_000, [Good, Good]).0, [Backup, Active]);
-        assert_eq!(at(121_020, [Good, Good]), ([Active, Backup], Some("adaptive.return")));
-    }
-}
+mod tests;

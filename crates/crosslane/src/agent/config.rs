@@ -137,16 +137,16 @@ pub struct Service {
     pub prefer: Vec<Spanned<String>>,
     /// How long two subflows carry data together in a switch of paths, in ms (0 to 1000).
     pub overlap_ms: Spanned<u32>,
-    /// Socket for the demand of senders (objects and deadlines): a file, or after
-    /// `@` a name in the network namespace; unset, there is none.
+    /// Socket for the demand of senders (objects and deadlines): a file, or after `@` a name in the network namespace.
     pub demands: Option<Spanned<String>>,
-    /// Group whose users may also send demand, besides root and the agent's own
-    /// user; a name or a number.
+    /// Group whose users may also send demand, besides root and the agent's own user; a name or a number.
     pub demands_group: Option<Spanned<String>>,
     /// Group whose users may look at the agent and its tunnel, besides those; a name or a number.
     pub view_group: Option<Spanned<String>>,
     /// Whether the agent sets a source rule and a routing table for each path.
     pub routes: bool,
+    /// Whether connections of programs that choose no address begin on the path that the strategy prefers.
+    pub default_route: bool,
     /// Which endpoints it uses where the kernel's path manager manages the connections.
     pub endpoints: EndpointPolicy,
     /// File in which the volumes of the paths are kept.
@@ -165,6 +165,7 @@ impl Default for Service {
             demands_group: None,
             view_group: None,
             routes: true,
+            default_route: true,
             endpoints: EndpointPolicy::Adopt,
             volume_file: "/var/lib/crosslane/volumes.json".into(),
             cost_per_gb: BTreeMap::new(),
@@ -181,8 +182,8 @@ pub use crate::control::protocol::UNITS;
 /// One error message with file, line, and remedy.
 pub fn read(file: &Path) -> Result<Config> {
     let attempt = format!("reading configuration {}", file.display());
-    let text = text_file::read(file)
-        .map_err(|cause| Error::usage(&attempt, cause, "name a file that exists and can be read"))?;
+    let remedy = "name a file that exists and can be read";
+    let text = text_file::read(file).map_err(|cause| Error::usage(&attempt, cause, remedy))?;
     let faulty = |fault: Fault| Error::usage(format!("{attempt} line {}", fault.line), fault.cause, fault.remedy);
     let mut config = parse(&text).map_err(faulty)?;
     config.strategy = config.strategy.map(|strategy| with_tree(strategy, file)).transpose()?;
@@ -190,7 +191,6 @@ pub fn read(file: &Path) -> Result<Config> {
 }
 
 /// The same from a table built by a program.
-///
 /// # Errors
 /// One error message with the remedy.
 pub fn from_table(attempt: &str, table: &toml::Table) -> Result<Config> {

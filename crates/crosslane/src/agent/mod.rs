@@ -321,7 +321,7 @@ impl Driver {
         let of_home = self.home.as_ref().map(HomeAddress::next_wakeup);
         let of_unit = self.unit.as_ref().and_then(Unit::next_wakeup);
         let of_cams = self.own_cams.as_ref().and_then(OwnCams::next_wakeup);
-        let of_routes = self.path_routes.as_ref().and_then(PathRoutes::next_wakeup);
+        let of_routes = self.routes_wakeup();
         let of_volumes = self.volumes.as_ref().map(Volumes::next_wakeup);
         let of_resets = self.mptcp.as_ref().and_then(Mptcp::next_reset);
         let of_paths = [of_routes, of_volumes, of_resets];

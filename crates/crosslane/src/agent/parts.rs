@@ -194,6 +194,7 @@ impl Driver {
         self.check_home();
         self.check_unit();
         self.observe_handshakes();
+        self.check_first_path();
         if self.file.is_none() || self.mptcp.is_none() || self.config.paths.is_empty() {
             return;
         }

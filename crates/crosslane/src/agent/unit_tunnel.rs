@@ -43,6 +43,11 @@ pub struct Radio {
     pub address: Ipv4Addr,
 }
 
+/// The routing table of the tunnel that is this path.
+pub fn table_of(path: PathId) -> u32 {
+    TABLES.start() + u32::from(path.0)
+}
+
 /// The radio if it is up and has an IPv4 address, its first one, and the names of all interfaces.
 /// Without tunnels no radio is needed.
 pub fn find_radio(roadside: &RoadsideConfig) -> (Option<Radio>, Vec<String>) {
@@ -162,7 +167,7 @@ impl UnitTunnel {
             TunnelKind::None => (0, None),
         };
         let existing = unit.net().filter(|_| is_existing);
-        let table = TABLES.start() + u32::from(path.0);
+        let table = table_of(path);
         let mut tunnel = UnitTunnel { name: name.clone(), table, data_plane, existing, inside: None };
         let kernel_mtu = tunnel.data_plane.is_none().then(|| mtu.saturating_sub(overhead));
         match tunnel.join(&mut wiring, unit, kernel_mtu) {

@@ -127,6 +127,10 @@ fn configuration(scenario: &Scenario, strategy: &Strategy, units: Option<&Roadsi
         Toml::Table(entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect())
     };
     let mut service = vec![("mode", scenario.service.mode.name().into()), ("prefer", Toml::Array(prefer))];
+    // The scenario names the path on which the connection begins.
+    if scenario.traffic.over.is_some() {
+        service.push(("default_route", false.into()));
+    }
     if scenario.traffic.kind.deadlines().is_some() {
         let costs = scenario.service.cost_per_gb.iter().map(|(name, cost)| (name.clone(), (*cost).into()));
         service.extend([("demands", DEMANDS.into()), ("cost_per_gb", Toml::Table(costs.collect()))]);

@@ -34,6 +34,7 @@ pub mod nftables;
 mod owner;
 pub mod path_manager;
 pub mod path_routes;
+mod path_rules;
 mod probe;
 pub mod requests;
 mod route;

@@ -1,31 +1,29 @@
 //! Source routing: packets from an address of a path leave over its interface, whatever the other routes are.
 //!
-//! Each path has a table with the main table's routes over its interface, and a rule for each of its addresses. All
-//! of it has our protocol number, by which it is found again after a restart.
+//! Each path has a table with the main table's routes over its interface, and a rule for each of its addresses. Packets
+//! of programs that choose no address follow the main table, but one path may take the place of its default route. All of
+//! it has our protocol number, by which it is found again after a restart.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Nla};
-use netlink_packet_route::route::{RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol, RouteType};
-use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleHeader, RuleMessage};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, Nla};
+use netlink_packet_route::route::{RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteType};
+use netlink_packet_route::rule::RuleMessage;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use nix::errno::Errno;
 
 use super::Wiring;
 use super::message::{DecodeError, Message};
+use super::path_rules::{self, PROTOCOL, Rule, RuleChange};
 use super::socket::{CallError, OpenError};
 use super::subscription::Subscription;
 use crate::error::{Error, Result};
 
-/// Protocol number of the rules and routes, which no other program registers (rtnetlink.h).
-const PROTOCOL: RouteProtocol = RouteProtocol::Other(69);
 /// The routing tables, one for each path of an agent.
 const TABLES: RangeInclusive<u32> = 0x4352_5320..=0x4352_532f;
-/// Priority of the rules: every rule of the administrator that precedes the main table's (32766) precedes them.
-const PRIORITY: u32 = 32765;
 /// Maximum number of routes copied for a path; further ones are left out.
 const MAX_ROUTES: usize = 256;
 
@@ -42,7 +40,47 @@ pub struct RoutedPath {
 
 impl RoutedPath {
     fn table(&self) -> u32 {
-        TABLES.start() + u32::from(self.place)
+        table_of(self.place)
+    }
+}
+
+/// The routing table of the path at this place (0 to 15).
+pub fn table_of(place: u8) -> u32 {
+    TABLES.start() + u32::from(place)
+}
+
+/// Where packets of this machine's programs go that have no address of a path, in place of the main table's default
+/// route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unbound {
+    /// Index of the interface of their path.
+    pub interface: u32,
+    /// Routing table of their path.
+    pub table: u32,
+    /// Indices of the interfaces of all paths: a default route over another one, as of a VPN, stays.
+    pub paths: Vec<u32>,
+}
+
+impl Unbound {
+    /// The rules for each IP version in which the main table leads them to another path.
+    fn rules(&self, main: &[RouteMessage]) -> Vec<Rule> {
+        let families = [AddressFamily::Inet, AddressFamily::Inet6].into_iter();
+        let replaced = families.filter(|family| self.replaces(main, *family));
+        replaced.flat_map(|family| Rule::in_place_of_default(family, self.table)).collect()
+    }
+
+    fn replaces(&self, main: &[RouteMessage], family: AddressFamily) -> bool {
+        let is_default = |route: &&RouteMessage| {
+            let RouteHeader { address_family, destination_prefix_length, source_prefix_length, .. } = route.header;
+            address_family == family && destination_prefix_length == 0 && source_prefix_length == 0
+        };
+        let defaults: Vec<&RouteMessage> = main.iter().filter(is_default).collect();
+        let best = defaults.iter().map(|route| metric(route)).min();
+        let best: Vec<Option<u32>> =
+            defaults.iter().filter(|route| Some(metric(route)) == best).map(|route| interface(route)).collect();
+        best.iter().all(|interface| interface.is_some_and(|interface| self.paths.contains(&interface)))
+            && best.iter().any(|interface| *interface != Some(self.interface))
+            && defaults.iter().any(|route| is_unicast(route) && interface(route) == Some(self.interface))
     }
 }
 
@@ -73,12 +111,13 @@ pub fn decode(bytes: &[u8]) -> Result<Option<()>, DecodeError> {
 }
 
 impl Wiring {
-    /// Sets the rules and routes of these paths and removes all others of ours, also those that a killed agent left;
-    /// what is as wanted is not touched. Returns how many rules and routes were set or removed.
+    /// Sets the rules and routes of these paths, and the rules for packets without an address of a path, and removes all
+    /// others of ours, also those that a killed agent left; what is as wanted is not touched. Returns how many rules and
+    /// routes were set or removed.
     ///
     /// # Errors
     /// The kernel rejects it; what could be set is.
-    pub fn set_path_routes(&mut self, paths: &[RoutedPath]) -> Result<usize> {
+    pub fn set_path_routes(&mut self, paths: &[RoutedPath], unbound: Option<&Unbound>) -> Result<usize> {
         let all =
             self.dump("listing the routes", RouteNetlinkMessage::GetRoute(RouteMessage::default()), |message| {
                 match message {
@@ -92,7 +131,7 @@ impl Wiring {
         let over = |path: &RoutedPath| {
             let interface = RouteAttribute::Oif(path.interface);
             let (table, main) = (path.table(), &main);
-            let routes = main.iter().filter(move |route| route.attributes.contains(&interface));
+            let routes = main.iter().filter(move |route| is_unicast(route) && route.attributes.contains(&interface));
             routes.map(move |route| copy(route, table)).take(MAX_ROUTES).collect::<Vec<_>>()
         };
         let mut wanted: Vec<RouteMessage> = paths.iter().flat_map(over).collect();
@@ -104,7 +143,8 @@ impl Wiring {
         let add = add.map(|route| ("setting a route", RouteNetlinkMessage::NewRoute(route.clone()), flags));
         let remove = remove.map(|route| ("removing a route", RouteNetlinkMessage::DelRoute(route.clone()), 0));
         let routes: Vec<_> = add.chain(remove).collect();
-        let rules = self.changed_rules(paths)?;
+        let last = unbound.map(|unbound| unbound.rules(&main)).unwrap_or_default();
+        let rules = self.changed_rules(paths, last)?;
         let mut outcome = Ok(routes.len() + rules.len());
         for (attempt, message, flags) in routes.into_iter().chain(rules) {
             let done: Result<(), CallError> = self.channel.call(message, NLM_F_ACK | flags, |_| Ok(()));
@@ -117,26 +157,19 @@ impl Wiring {
         outcome
     }
 
-    fn changed_rules(&mut self, paths: &[RoutedPath]) -> Result<Vec<(&'static str, RouteNetlinkMessage, u16)>> {
+    fn changed_rules(&mut self, paths: &[RoutedPath], last: Vec<Rule>) -> Result<Vec<RuleChange>> {
         let query = RouteNetlinkMessage::GetRule(RuleMessage::default());
         let present = self.dump("listing the rules", query, |message| match message {
-            RouteNetlinkMessage::NewRule(rule) => our_rule(&rule),
+            RouteNetlinkMessage::NewRule(rule) => Rule::read(&rule),
             _ => None,
         })?;
-        let mut wanted = BTreeMap::new();
+        let mut tables = BTreeMap::new();
         for (path, address) in paths.iter().flat_map(|path| path.addresses.iter().map(move |address| (path, *address)))
         {
-            wanted.entry(address).or_insert_with(|| path.table());
+            tables.entry(address).or_insert_with(|| path.table());
         }
-        let message = |(address, table): (&IpAddr, &u32)| rule(*address, *table);
-        let is_present = |(address, table): &(&IpAddr, &u32)| present.contains(&(**address, **table));
-        let add = wanted.iter().filter(|one| !is_present(one)).map(message);
-        let remove = present.iter().filter(|(address, table)| wanted.get(address) != Some(table));
-        let remove = remove.map(|(address, table)| rule(*address, *table));
-        let flags = NLM_F_CREATE | NLM_F_EXCL;
-        let add = add.map(|rule| ("setting a rule", RouteNetlinkMessage::NewRule(rule), flags));
-        let remove = remove.map(|rule| ("removing a rule", RouteNetlinkMessage::DelRule(rule), 0));
-        Ok(add.chain(remove).collect())
+        let wanted = tables.into_iter().map(|(address, table)| Rule::from_source(address, table));
+        Ok(path_rules::changes(&present, &wanted.chain(last).collect::<Vec<_>>()))
     }
 }
 
@@ -149,10 +182,31 @@ fn table(route: &RouteMessage) -> u32 {
     table.unwrap_or_else(|| route.header.table.into())
 }
 
+fn metric(route: &RouteMessage) -> u32 {
+    let metric = route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Priority(metric) => Some(*metric),
+        _ => None,
+    });
+    metric.unwrap_or_default()
+}
+
+/// Its interface; `None` of a route over several.
+fn interface(route: &RouteMessage) -> Option<u32> {
+    route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Oif(interface) => Some(*interface),
+        _ => None,
+    })
+}
+
+/// False of one that rejects the packets.
+fn is_unicast(route: &RouteMessage) -> bool {
+    route.header.kind == RouteType::Unicast
+}
+
 /// A route of the main table or of ours.
 fn is_relevant(route: &RouteMessage) -> bool {
     let is_ours = || TABLES.contains(&table(route)) && route.header.protocol == PROTOCOL;
-    let is_main = || table(route) == u32::from(RouteHeader::RT_TABLE_MAIN) && route.header.kind == RouteType::Unicast;
+    let is_main = || table(route) == u32::from(RouteHeader::RT_TABLE_MAIN);
     let is_ip = matches!(route.header.address_family, AddressFamily::Inet | AddressFamily::Inet6);
     is_ip && !route.header.flags.contains(RouteFlags::Cloned) && (is_main() || is_ours())
 }
@@ -174,36 +228,6 @@ fn copy(route: &RouteMessage, table: u32) -> RouteMessage {
     copy.attributes.push(RouteAttribute::Table(table));
     copy.attributes.sort_by_key(Nla::kind);
     copy
-}
-
-fn rule(source: IpAddr, table: u32) -> RuleMessage {
-    let (family, src_len) = match source {
-        IpAddr::V4(_) => (AddressFamily::Inet, 32),
-        IpAddr::V6(_) => (AddressFamily::Inet6, 128),
-    };
-    let mut message = RuleMessage::default();
-    message.header = RuleHeader { family, src_len, action: RuleAction::ToTable, ..RuleHeader::default() };
-    message.attributes = vec![
-        RuleAttribute::Source(source),
-        RuleAttribute::Priority(PRIORITY),
-        RuleAttribute::Table(table),
-        RuleAttribute::Protocol(PROTOCOL),
-    ];
-    message
-}
-
-/// Source address and table of a rule of ours.
-fn our_rule(rule: &RuleMessage) -> Option<(IpAddr, u32)> {
-    let (mut source, mut table, mut is_ours) = (None, None, false);
-    for attribute in &rule.attributes {
-        match attribute {
-            RuleAttribute::Source(address) => source = Some(*address),
-            RuleAttribute::Table(number) => table = Some(*number),
-            RuleAttribute::Protocol(protocol) => is_ours = *protocol == PROTOCOL,
-            _ => {}
-        }
-    }
-    source.zip(table).filter(|(_, table)| is_ours && TABLES.contains(table))
 }
 
 #[cfg(test)]
@@ -241,6 +265,34 @@ mod tests {
         assert_eq!((table(&once), once.header.flags), (*TABLES.start(), RouteFlags::Onlink));
         assert_eq!((once.attributes.len(), once.header.scope), (3, RouteScope::Link));
         assert_eq!(copy(&once, *TABLES.start()), once);
+    }
+
+    /// A default route of the main table over an interface, with a metric.
+    fn default_route(interface: u32, metric: u32) -> RouteMessage {
+        let mut route = RouteMessage::default();
+        (route.header.address_family, route.header.kind) = (AddressFamily::Inet, RouteType::Unicast);
+        route.attributes = vec![RouteAttribute::Oif(interface), RouteAttribute::Priority(metric)];
+        route
+    }
+
+    #[test]
+    fn only_a_default_route_over_another_path_is_replaced() {
+        let unbound = Unbound { interface: 2, table: 7, paths: vec![1, 2] };
+        let is_replaced =
+            |main: &[RouteMessage]| unbound.rules(main) == Rule::in_place_of_default(AddressFamily::Inet, 7);
+        assert!(is_replaced(&[default_route(1, 10), default_route(2, 20)]));
+        let kept = |main: &[RouteMessage]| unbound.rules(main).is_empty();
+        assert!(kept(&[default_route(1, 20), default_route(2, 10)]), "it leads there itself");
+        assert!(kept(&[default_route(1, 10)]), "the path has none");
+        assert!(kept(&[default_route(9, 5), default_route(1, 10), default_route(2, 20)]), "of a VPN");
+        assert!(kept(&[default_route(1, 5), default_route(9, 5), default_route(2, 20)]), "of a VPN too");
+        assert!(kept(&[]), "nothing is reached");
+        let mut rejecting = default_route(0, 5);
+        (rejecting.header.kind, rejecting.attributes) = (RouteType::Unreachable, vec![RouteAttribute::Priority(5)]);
+        assert!(kept(&[rejecting, default_route(1, 10), default_route(2, 20)]), "nothing is to be reached");
+        let mut closer = default_route(1, 0);
+        closer.header.destination_prefix_length = 8;
+        assert!(kept(&[closer, default_route(2, 10)]), "no default route");
     }
 
     proptest! {

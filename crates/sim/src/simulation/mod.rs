@@ -145,8 +145,9 @@ pub struct Simulation {
     path_control: PathControl,
     traffic: Traffic,
     detail: Detail,
-    /// Path of the first subflow.
+    /// Path of the first subflow, unless an agent chooses it.
     first: PathId,
+    is_first_chosen: bool,
     /// Paths over which no connection could be opened.
     tried: BTreeSet<PathId>,
     airtime: Vec<airtime::Account>,
@@ -193,6 +194,7 @@ impl Simulation {
             traffic: Traffic::new(scenario, seed, detail.messages),
             detail,
             first: if strategy.base == Base::Single { scenario.single_path(strategy) } else { scenario.first_path() },
+            is_first_chosen: scenario.traffic.over.is_none() && !strategy.is_tunnel(),
             tried: BTreeSet::new(),
             airtime: vec![airtime::Account::default(); scenario.radios.len()],
             connect_at: (scenario.traffic.protocol == Protocol::Tcp && strategy.base != Base::Deadline)
@@ -237,8 +239,7 @@ impl Simulation {
             self.transfer.as_ref().and_then(Transfer::next_wakeup),
             self.path_control.next_wakeup(),
             self.traffic.next_wakeup(),
-            self.connect_at
-                .filter(|at| self.path_control.standing(self.now.max(*at), self.first, &self.tried).is_some()),
+            self.connect_at.filter(|at| self.first_path(self.now.max(*at)).is_some()),
             self.path_control.queries_subflows().then_some(self.observe_at),
             self.records_subflows().then_some(self.record_at),
             self.records_windows().then(|| self.windows.end()),
@@ -279,7 +280,7 @@ impl Simulation {
     /// another path if it takes too long: its slot may be another's by then.
     fn connect(&mut self) {
         let now = self.now;
-        let Some(first) = self.path_control.standing(now, self.first, &self.tried) else { return };
+        let Some(first) = self.first_path(now) else { return };
         if self.connect_at.take_if(|at| *at <= now).is_none() || self.vehicle.is_connected() {
             return;
         }
@@ -288,6 +289,12 @@ impl Simulation {
             self.tried.clear();
         }
         self.connect_at = self.path_control.is_slotted(first).then(|| now + CONNECT_TIMEOUT);
+    }
+
+    /// The path over which the application connects now.
+    fn first_path(&self, now: Instant) -> Option<PathId> {
+        let chosen = self.path_control.first_path().filter(|_| self.is_first_chosen);
+        self.path_control.standing(now, chosen.unwrap_or(self.first), &self.tried)
     }
 
     fn advance_traffic(&mut self, queries: bool) {

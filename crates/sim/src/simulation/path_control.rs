@@ -63,6 +63,12 @@ impl PathControl {
         self.slots.stands(path)
     }
 
+    /// The path on which an agent lets new connections begin, if it has chosen one.
+    pub(super) fn first_path(&self) -> Option<PathId> {
+        let driver = self.driver()?;
+        driver.agent.first_path(None, &[]).map(|path| driver.of_scenario(path))
+    }
+
     /// This path if packets can take it, else the most preferred one that they can take.
     pub(super) fn standing(&self, now: Instant, path: PathId, tried: &BTreeSet<PathId>) -> Option<PathId> {
         self.slots.standing(now, path, tried)

@@ -30,8 +30,10 @@ const LEAST_SPAN: Duration = Duration::from_secs(30);
 const NOTICE_MS: f64 = 15.0;
 /// A lost message takes three RTTs: until the loss shows, and to be sent and acknowledged again.
 const RTTS_OF_A_LOSS: f64 = 3.2;
-/// At this share of the time in which a message is late, another path can still deliver it.
-const RESCUE: f64 = 0.7;
+/// So long before a message is late another path can still deliver it, in ms: one way over a cellular network, and the
+/// sampling interval.
+const RESCUE_MS: f64 = ONE_WAY_MS + 10.0;
+const ONE_WAY_MS: f64 = 25.0;
 /// Time constant of the counts of retransmissions and deliveries; how many retransmissions,
 /// and which share, say that the path delivers late.
 const LOSS_S: f64 = 1.0;
@@ -292,12 +294,12 @@ impl Flow {
         let tight_ms = self.usual.end(FEW_DEVIATIONS).max(NOTICE_MS);
         let usual_ms = self.usual.end(DEVIATIONS).max(tight_ms);
         let first_ms = if self.has_delivered { 0.0 } else { least.min(NOTICE_MS + DELAYED_ACK_MS) };
-        least + (RESCUE * late_ms - least).clamp(tight_ms, usual_ms).max(first_ms)
+        least + (late_ms - RESCUE_MS - least).clamp(tight_ms, usual_ms).max(first_ms)
     }
 
     /// Whether another path can still deliver in time what is late over this one.
     pub(super) fn can_be_saved(&self, late_ms: f64) -> bool {
-        RESCUE * late_ms >= self.least() + self.usual.end(FEW_DEVIATIONS).max(NOTICE_MS)
+        late_ms - ONE_WAY_MS >= self.least() + self.usual.end(FEW_DEVIATIONS).max(NOTICE_MS)
     }
 
     /// Where the RTTs may end above the least, in ms.

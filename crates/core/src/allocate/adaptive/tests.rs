@@ -1,0 +1,157 @@
+use super::*;
+use crate::allocate::Latest;
+use crate::path::Rat;
+use PathState::{Active, Backup, Closed};
+
+const PARAMS: Params = Params {
+    mode: Mode::Backup,
+    threshold_dbm: -82.0,
+    hysteresis_db: 3.0,
+    smoothing: Duration::from_millis(300),
+    prefers_stalled: true,
+};
+
+#[test]
+fn a_reserve_that_is_not_good_is_closed_only_beside_a_good_path_beyond_its_radio() {
+    let unit = |belief, was| PathInput { belief, was, rank: 0, radio: Some(0) };
+    let lte = |belief| PathInput { belief, was: Backup, rank: 1, radio: None };
+    let states = |paths: &[PathInput]| Adaptive::new(PARAMS).allocate(paths).states().to_vec();
+    let units = [unit(Belief::Good, Active), unit(Belief::Fading, Backup)];
+    assert_eq!(states(&[units[0], units[1], lte(Belief::Good)]), [Active, Closed, Backup]);
+    assert_eq!(states(&[units[0], units[1], lte(Belief::Fading)]), [Active, Backup, Backup]);
+    assert_eq!(states(&units), [Active, Backup]);
+}
+
+#[test]
+fn paths_of_one_radio_take_no_turns() {
+    let path = |belief, was, radio| PathInput { belief, was, rank: 0, radio };
+    for (radio, takes_turns) in [(Some(0), false), (None, true)] {
+        let mut allocator = Adaptive::new(PARAMS);
+        let inputs = [path(Belief::Fading, Active, radio), path(Belief::Stalled, Active, radio)];
+        assert_eq!(allocator.allocate(&inputs).states(), [Active, Closed]);
+        let latest = Latest::default();
+        let supply = |input| PathSupply { input, rat: Rat::Ieee80211p, history: None, latest: &latest };
+        let reason = allocator.review(Instant::ZERO + FIRST_TURN, &inputs.map(supply));
+        assert_eq!(reason.is_some_and(|reason| reason.rule == "adaptive.turn"), takes_turns);
+    }
+}
+
+/// Reviews and allocates with these beliefs about two paths of this radio access technology,
+/// of which the first is preferred; returns the states, and the rule if there is one.
+fn advance(
+    adaptive: &mut Adaptive,
+    was: &mut [PathState; 2],
+    at_ms: u64,
+    rat: Rat,
+    beliefs: [Belief; 2],
+) -> Option<&'static str> {
+    let input = |place: usize, was: &[PathState; 2]| PathInput {
+        belief: beliefs[place],
+        was: was[place],
+        rank: place as u8,
+        radio: None,
+    };
+    let latest = Latest::default();
+    let wanted = adaptive.allocate(&[input(0, was), input(1, was)]);
+    was.copy_from_slice(wanted.states());
+    let supply = |place: usize| PathSupply { input: input(place, was), rat, history: None, latest: &latest };
+    let reason = adaptive.review(Instant::from_millis(at_ms), &[supply(0), supply(1)]);
+    if reason.is_some() {
+        let wanted = adaptive.allocate(&[input(0, was), input(1, was)]);
+        was.copy_from_slice(wanted.states());
+    }
+    reason.map(|reason| reason.rule)
+}
+
+#[test]
+fn a_path_that_was_left_is_preferred_again_only_after_a_hold_down() {
+    use Belief::{Fading, Good};
+    for (rat, states) in [(Rat::Lte, [Backup, Active]), (Rat::Wifi, [Active, Backup])] {
+        let (mut adaptive, mut was) = (Adaptive::new(PARAMS), [Closed; 2]);
+        advance(&mut adaptive, &mut was, 0, rat, [Good, Good]);
+        advance(&mut adaptive, &mut was, 10, rat, [Good, Good]);
+        assert_eq!(was, [Active, Backup]);
+        advance(&mut adaptive, &mut was, 20, rat, [Fading, Good]);
+        assert_eq!(was, [Backup, Active], "it is left at once");
+        advance(&mut adaptive, &mut was, 2000, rat, [Good, Good]);
+        assert_eq!(was, states, "the signal of Wi-Fi tells when it recovers");
+    }
+}
+
+#[test]
+fn while_a_handover_that_its_modem_announced_lasts_another_path_carries() {
+    for (other, during, after) in
+        [(Belief::Good, [Backup, Active], [Active, Backup]), (Belief::Fading, [Active, Closed], [Active, Closed])]
+    {
+        let (mut adaptive, mut was) = (Adaptive::new(PARAMS), [Closed; 2]);
+        let mut handover = None;
+        let mut at = |at_ms, announced: Option<bool>| {
+            handover = announced.map(|is_announced| (Instant::from_millis(at_ms), is_announced)).or(handover);
+            let latest = [Latest { handover, ..Latest::default() }, Latest::default()];
+            let input = |place: usize, was: &[PathState; 2]| PathInput {
+                belief: [Belief::Good, other][place],
+                was: was[place],
+                rank: place as u8,
+                radio: None,
+            };
+            let supply = |place: usize| PathSupply {
+                input: input(place, &was),
+                rat: Rat::Lte,
+                history: None,
+                latest: &latest[place],
+            };
+            let reason = adaptive.review(Instant::from_millis(at_ms), &[supply(0), supply(1)]);
+            let wanted = adaptive.allocate(&[input(0, &was), input(1, &was)]);
+            was.copy_from_slice(wanted.states());
+            (was, reason.map(|reason| (reason.rule, reason.inputs[0].1 as u64)))
+        };
+        at(0, None);
+        at(10, None);
+        assert_eq!(at(1000, Some(true)), (during, Some(("forecast.handover", 0))));
+        assert_eq!(at(1100, None), (during, None));
+        assert_eq!(at(1200, Some(false)), (during, None), "what waited is let go");
+        assert_eq!(at(1310, None), (after, Some(("forecast.handover", 310))), "without a hold-down");
+        assert_eq!(at(2000, Some(true)).0, during);
+        assert_eq!(at(2350, None).0, after, "its end is not reported");
+    }
+}
+
+#[test]
+fn a_path_that_is_only_late_carries_on_beside_one_of_low_signal_until_it_stalls_or_its_turn_ends() {
+    use Belief::{Fading, Good, Stalled};
+    let (mut adaptive, mut was) = (Adaptive::new(PARAMS), [Closed; 2]);
+    let mut at = |at_ms, beliefs| {
+        advance(&mut adaptive, &mut was, at_ms, Rat::Wifi, beliefs);
+        was
+    };
+    at(0, [Fading, Good]);
+    assert_eq!(at(1000, [Fading, Good])[1], Active);
+    assert_eq!(at(1010, [Fading, Fading]), [Closed, Active], "the other was left before");
+    assert_eq!(at(1400, [Fading, Fading])[1], Active);
+    assert_eq!(at(1410, [Fading, Stalled])[0], Active);
+    at(1420, [Fading, Good]);
+    assert_eq!(at(1430, [Fading, Fading])[1], Active);
+    assert_eq!(at(1950, [Fading, Fading])[0], Active, "its turn is over");
+    let (mut adaptive, mut was) = (Adaptive::new(PARAMS), [Closed; 2]);
+    for (at_ms, belief) in [(0, Good), (1000, Good), (1010, Fading)] {
+        advance(&mut adaptive, &mut was, at_ms, Rat::Lte, [Fading, belief]);
+    }
+    assert_eq!(was, [Active, Backup], "no signal says that the other is worse");
+}
+
+#[test]
+fn a_path_in_hold_down_takes_over_from_one_that_is_not_good_and_later_from_one_that_is() {
+    use Belief::{Fading, Good};
+    let (mut adaptive, mut was) = (Adaptive::new(PARAMS), [Closed; 2]);
+    let mut at = |at_ms, beliefs| {
+        let rule = advance(&mut adaptive, &mut was, at_ms, Rat::Lte, beliefs);
+        (was, rule)
+    };
+    at(0, [Good, Good]);
+    at(10, [Good, Good]);
+    assert_eq!(at(20, [Fading, Good]).0, [Backup, Active]);
+    assert_eq!(at(1000, [Good, Fading]).0, [Active, Backup]);
+    assert_eq!(at(1010, [Fading, Good]).0, [Backup, Active], "it is left again soon: the hold-down doubles");
+    assert_eq!(at(61_000, [Good, Good]).0, [Backup, Active]);
+    assert_eq!(at(121_020, [Good, Good]), ([Active, Backup], Some("adaptive.return")));
+}
