@@ -95,7 +95,7 @@ fn check_events(text: &str) {
     for key in ["path", "state", "was", "rule", "reason"] {
         assert!(decision[key].is_string(), "{key} in {decision}");
     }
-    assert!(events.iter().any(|event| event["event"] == "subflow_established" && event["path"] == "lte"));
+    assert!(events.iter().any(|event| event["event"] == "subflow_established" && event["path"].is_string()));
     let late = events.iter().filter(|event| event["event"] == "alarm" && event["t_s"].as_f64() >= Some(4.0));
     assert_eq!(late.count(), 0, "alarms after the end");
 }

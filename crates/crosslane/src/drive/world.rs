@@ -59,7 +59,7 @@ pub struct WorldRecord {
 
 impl EmulatedWorld {
     /// Creates the world and starts the emulator.
-    pub fn new(scenario: &Scenario, seed: u64, testbed: &mut Testbed) -> Result<EmulatedWorld> {
+    pub fn new(scenario: &Scenario, seed: u64, testbed: &mut Testbed, unit: OnBoardUnit) -> Result<EmulatedWorld> {
         let mut world = World::new(scenario, seed)?;
         let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
         let (models, _) = world.links(scenario, seed);
@@ -78,8 +78,6 @@ impl EmulatedWorld {
             }
             links.push(EmulatedLink { devices, link });
         }
-        let unit = testbed.vehicle.enter(OnBoardUnit::new)?;
-        let unit = unit.map_err(|cause| Error::failure("opening the on-board unit's socket", cause))?;
         let clock = Clock::start();
         let emulation = if links.is_empty() { None } else { Some(Emulation::start(clock, links)?) };
         let (samples, links) = (Vec::new(), Vec::new());

@@ -34,6 +34,7 @@ use crate::world::{CamSent, World, WorldEvent};
 
 mod agent_driver;
 mod airtime;
+mod detail;
 mod forwarding;
 mod links;
 mod packet;
@@ -45,6 +46,7 @@ mod traffic;
 mod transfer;
 mod tunnel;
 
+pub use detail::Detail;
 use links::{LinkPacket, Wires};
 use path_control::{Applied, PathControl};
 pub use slots::SlotChange;
@@ -58,32 +60,6 @@ const CONNECT: Instant = Instant::from_millis(10);
 
 /// After this time without an answer an application connects again.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Records that a run keeps.
-#[derive(Clone, Copy, Debug)]
-pub struct Detail {
-    /// Every packet; else totals only.
-    pub packets: bool,
-    /// The state of each subflow, over time.
-    pub tcp_info: bool,
-    /// The ground truth of each link, over time.
-    pub links: bool,
-    /// Every message.
-    pub messages: bool,
-    /// What a strategy may see of each path, window by window.
-    pub windows: bool,
-}
-
-impl Detail {
-    /// Everything that a drive records too.
-    pub const ALL: Detail = Detail { packets: true, tcp_info: true, links: true, messages: true, windows: false };
-    /// Totals only.
-    pub const NONE: Detail = Detail { packets: false, tcp_info: false, links: false, messages: false, windows: false };
-    /// The records that the metrics need.
-    pub const METRICS: Detail = Detail { messages: true, ..Detail::NONE };
-    /// The records that a tree learns from.
-    pub const WINDOWS: Detail = Detail { windows: true, ..Detail::METRICS };
-}
 
 /// An endpoint of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
