@@ -81,6 +81,20 @@ def test_the_page_has_a_distribution_and_the_worst_of_each_kind_of_traffic() -> 
     assert text.count(lot.draws()[0][0].words) == len(TRAFFIC)
 
 
+def test_the_first_draws_are_driven_and_compared_with_the_simulated_ones() -> None:
+    plan = list(LOT.drives(2))
+    assert [each.name for each in plan[:2]] == ["driven-pairs-1/bulk-cubic/0/ab", "driven-pairs-1/bulk-cubic/1/ab"]
+    assert {each.engine for each in plan} == {"kernel"}
+    assert len(plan) == 2 * len(TRAFFIC)
+    simulated = rows("bulk-cubic", {"single-a": 10.0, "tunnel": 30.0})
+    driven = [row | {"lot": LOT.driven_name} for row in rows("bulk-cubic", {"single-a": 11.5, "tunnel": 27.9})]
+    frame = pl.DataFrame(simulated + driven)
+    assert values(pairs_page.agreement(frame, LOT), "ratio") == {"single-a": 1.15, "tunnel": 0.93}
+    text = "\n".join(pairs_page._driven(frame, LOT))
+    assert "| bulk-cubic | `single-a` | 1 | 1.15 | 1.15 | 1.15 | 0 |" in text
+    assert "| bulk-cubic | `tunnel` | 1 | 0.93 | 0.93 | 0.93 | 1 |" in text
+
+
 def test_nothing_to_draw_is_an_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert cli.main(["tunnel-pairs", "--count", "0", "--runs", str(tmp_path)]) == 2
     assert "at least 1" in capsys.readouterr().err

@@ -23,6 +23,8 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     parser.add_argument("--seed", type=int, default=1, help="of the draws (default: %(default)s)")
     parser.add_argument("--duration-s", type=int, default=20, metavar="S", help="of a run (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: %(default)s)")
+    drives = "pairs that are also driven on the kernel, one after another (default: 0)"
+    parser.add_argument("--drive", type=int, default=0, metavar="COUNT", help=drives)
     shown = {"metavar": "DIR", "type": Path}
     parser.add_argument(
         "--runs", default=Path("runs/tunnel-pairs"), help="run folders (default: %(default)s)", **shown
@@ -42,9 +44,11 @@ def _act(given: argparse.Namespace) -> None:
     if not lots or given.duration_s < 1 or given.jobs < 1:
         remedy = "give a --count or --triples of at least 1, and a --duration-s and --jobs of at least 1"
         raise unreadable("the draws", "there is nothing to run", remedy)
-    comparisons = [comparison for lot in lots for comparison in lot.plan()]
-    Runner(given.program, given.runs, parallel=given.jobs).run(comparisons)
-    frame = page.rows(Results(given.runs, tuple(each.name for each in comparisons)))
+    simulated = [comparison for lot in lots for comparison in lot.plan()]
+    driven = [comparison for lot in lots if lot.paths == 2 for comparison in lot.drives(given.drive)]
+    Runner(given.program, given.runs, parallel=given.jobs).run(simulated)
+    Runner(given.program, given.runs).run(driven)
+    frame = page.rows(Results(given.runs, tuple(each.name for each in simulated + driven)))
     out = given.out or given.runs / "tunnel-pairs.md"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text("\n".join(page.page(frame, lots)) + "\n", encoding="utf-8")

@@ -19,6 +19,8 @@ TRAFFIC = {
 """Kinds of traffic, with the congestion control; the messages are 1 Mbit/s."""
 
 MULTIPATH = ("kernel", "tunnel", "tunnel-redundant")
+DRIVEN = ("kernel", "tunnel")
+"""The strategies that are also driven, beside each path alone."""
 NAMES = "abc"
 
 _TEMPLATE = """\
@@ -87,6 +89,11 @@ class Lot:
         """As in `pairs-7`, a folder of runs."""
         return f"{'pairs' if self.paths == 2 else 'triples'}-{self.seed}"
 
+    @property
+    def driven_name(self) -> str:
+        """The folder of the runs on the kernel."""
+        return f"driven-{self.name}"
+
     def draws(self) -> list[tuple[Path, ...]]:
         """The paths of each draw; more draws have the same beginning."""
         random = Random(f"{self.seed} {self.paths}")
@@ -104,11 +111,26 @@ class Lot:
                 for two in combinations(zip(names, paths, strict=True), 2) if len(paths) > 2 else ():
                     yield self._comparison(number, dict(two), traffic, ("tunnel",))
 
+    def drives(self, count: int) -> Iterator[Comparison]:
+        """Drives on the kernel of the first draws, each with each kind of traffic."""
+        for traffic in TRAFFIC:
+            for number, paths in enumerate(self.draws()[:count]):
+                names = NAMES[: len(paths)]
+                strategies = (*(f"single-{name}" for name in names), *DRIVEN)
+                drawn = dict(zip(names, paths, strict=True))
+                yield self._comparison(number, drawn, traffic, strategies, "kernel")
+
     def _comparison(
-        self, number: int, paths: dict[str, Path], traffic: str, strategies: tuple[str, ...]
+        self,
+        number: int,
+        paths: dict[str, Path],
+        traffic: str,
+        strategies: tuple[str, ...],
+        engine: str = "simulator",
     ) -> Comparison:
-        name = f"{self.name}/{traffic}/{number}/{''.join(paths)}"
-        return Comparison(name, self.scenario(number, paths, traffic), strategies)
+        lot = self.name if engine == "simulator" else self.driven_name
+        name = f"{lot}/{traffic}/{number}/{''.join(paths)}"
+        return Comparison(name, self.scenario(number, paths, traffic), strategies, engine=engine)
 
     def scenario(self, number: int, paths: dict[str, Path], traffic: str) -> str:
         """The scenario of a draw with this kind of traffic."""

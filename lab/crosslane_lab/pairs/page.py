@@ -13,6 +13,8 @@ HEADERS = 0.953
 """Share of a path's rate that the headers of the encrypted tunnel leave."""
 WORST = 10
 """Draws that are listed, with the worst first."""
+NEAR = 0.1
+"""How far the engines may differ, as a share of the simulated value."""
 
 
 def rows(results: Results) -> pl.DataFrame:
@@ -40,6 +42,8 @@ def page(frame: pl.DataFrame, lots: list[Lot]) -> Iterator[str]:
             yield from _distribution(of, traffic)
             yield from ["", f"The {WORST} worst of `tunnel`:", ""]
             yield from _worst(of, traffic, lot)
+        if (frame["lot"] == lot.driven_name).any():
+            yield from _driven(frame, lot)
 
 
 def compared(frame: pl.DataFrame) -> pl.DataFrame:
@@ -118,3 +122,44 @@ def _worst(frame: pl.DataFrame, traffic: str, lot: Lot) -> Iterator[str]:
         for row in of.iter_rows(named=True)
     )
     return table(["draw", "paths", f"better path, {unit}", "`tunnel`", "compared"], cells, compact=True)
+
+
+def agreement(frame: pl.DataFrame, lot: Lot) -> pl.DataFrame:
+    """A row per run on the kernel: traffic, draw, strategy, and both engines' goodput, or p99 of messages in ms."""
+    metric = pl.when(pl.col("traffic") == "messages").then("p99_ms").otherwise("goodput_mbit_s")
+    keys = ["traffic", "draw", "strategy", "paths"]
+
+    def of(name: str, engine: str) -> pl.DataFrame:
+        return frame.filter(pl.col("lot") == name).select(*keys, metric.alias(engine))
+
+    joined = of(lot.driven_name, "driven").join(of(lot.name, "simulated"), on=keys, maintain_order="left")
+    return joined.with_columns(ratio=pl.col("driven") / pl.col("simulated"))
+
+
+def _driven(frame: pl.DataFrame, lot: Lot) -> Iterator[str]:
+    both = agreement(frame, lot)
+    yield from ["", f"## {lot.name}, on the kernel", ""]
+    yield "Driven, relative to simulated: goodput of bulk, p99 of the delay of messages; near: within 10 %."
+    yield ""
+    ratio = pl.col("ratio")
+    near = ((ratio - 1).abs() <= NEAR).sum()
+    pools = both.group_by("traffic", "strategy", maintain_order=True).agg(
+        drives=pl.len(), median=ratio.median(), least=ratio.min(), greatest=ratio.max(), near=near
+    )
+    spreads = (
+        [row["traffic"], f"`{row['strategy']}`", str(row["drives"])]
+        + [f"{row[key]:.2f}" for key in ("median", "least", "greatest")]
+        + [str(row["near"])]
+        for row in pools.iter_rows(named=True)
+    )
+    head = ["traffic", "strategy", "drives", "median", "least", "greatest", "near"]
+    yield from table(head, spreads, compact=True)
+    yield from ["", "`tunnel`, draw by draw, Mbit/s or ms:", ""]
+    draws = lot.draws()
+    cells = (
+        [row["traffic"], str(row["draw"]), " beside ".join(path.words for path in draws[row["draw"]])]
+        + [f"{row[key]:.1f}" for key in ("simulated", "driven")]
+        + [f"{row['ratio']:.2f}"]
+        for row in both.filter(pl.col("strategy") == "tunnel").iter_rows(named=True)
+    )
+    yield from table(["traffic", "draw", "paths", "simulated", "driven", "ratio"], cells, compact=True)
