@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from crosslane_lab.papers import camera, drives, hapanchak, liao, nota, roads, szilagyi, torrinhas
+from crosslane_lab.papers import adaptive, camera, drives, hapanchak, liao, nota, roads, szilagyi, torrinhas
 from crosslane_lab.papers.frame import Options, reproduce
 from crosslane_lab.runs.runner import Runner, default_program
 
@@ -18,6 +18,7 @@ PAPERS = {
         roads.PAPER,
         camera.PAPER,
         drives.PAPER,
+        adaptive.PAPER,
     )
 }
 

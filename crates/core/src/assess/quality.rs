@@ -62,7 +62,7 @@ const LOOKAHEAD: Duration = Duration::from_millis(500);
 /// A subflow that replaces one within this time has its RTT.
 const EXPIRY: Duration = Duration::from_secs(60);
 /// Where a late message cannot be saved, it must be so far above the level, in dB.
-const CAUTION_DB: f64 = 3.0;
+const CAUTION_DB: f64 = 1.5;
 /// Towards a roadside unit the signal may be so far below the level, in dB.
 const APPROACH_DB: f64 = 3.0;
 /// Maximum number of such returns in a row that do not last.
