@@ -54,6 +54,9 @@ impl Mptcp {
         if let Command::DestroySubflow { local, remote, lost: true, .. } = *command
             && self.diag.abort(local, remote).is_ok()
         {
+            // The kernel sends the data of a reset subflow again when its worker runs, on a busy machine 20 ms and more
+            // later; a subflow that is destroyed, at once. It fails if the worker was faster.
+            drop(self.commands.send(command));
             return Ok(());
         }
         self.commands.send(command)?;

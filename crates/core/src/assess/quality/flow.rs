@@ -44,7 +44,8 @@ const LOSS_SHARE: f64 = 0.02;
 /// is acknowledged only then or with the next.
 const DELAYED_ACK_MS: f64 = 40.0;
 /// While fewer acknowledgements in a row came at once, the next one may be delayed. Linux acknowledges the first segments of a
-/// subflow at once, later every second one if they are shorter than an earlier one (`tcp_measure_rcv_mss`).
+/// subflow, and those after a pause, at once, later every second one if they are shorter than an earlier one
+/// (`tcp_measure_rcv_mss`).
 const PROMPT_ACKS: u32 = 32;
 /// Least RTT of a path on which a delayed acknowledgement is expected, in ms: roadside units have less, cellular networks more.
 const LONG_MS: f64 = 30.0;
@@ -163,6 +164,9 @@ impl Flow {
             self.on_rtt(now, rtt_ms(&last, transport, delivered).min(proven_ms).max(least_ms));
         }
         self.has_delivered = !transport.backup && (self.has_delivered || delivered > 0);
+        if transport.backup {
+            self.prompt = 0;
+        }
         delivered > 0
     }
 
