@@ -4,7 +4,7 @@
 //!
 //! A path of which no signal tells when it recovers, and that was left, carries again only
 //! after a hold-down, or when the path that carries instead is not good. The hold-down
-//! doubles with each return that does not last.
+//! doubles with each return that does not last, and is shorter while a path carries that costs more.
 //!
 //! While a handover that its modem announced lasts, a path is preferred to no good one.
 //!
@@ -35,6 +35,8 @@ const FIRST_TURN: Duration = Duration::from_millis(500);
 /// A path that was left is preferred again after this time; it doubles with each return that
 /// lasts less than [`SHORT_RETURN`], at most so often.
 const HOLD_DOWN: Duration = Duration::from_secs(60);
+/// The same of a path that costs less than those that carry.
+const CHEAPER_HOLD_DOWN: Duration = Duration::from_secs(10);
 const SHORT_RETURN: Duration = Duration::from_secs(10);
 const MAX_DOUBLINGS: u32 = 3;
 /// Ranks of paths in hold-down begin here.
@@ -75,9 +77,11 @@ struct Track {
     is_good: bool,
     /// Whether its signal tells when it may be entered.
     needs_signal: bool,
-    /// Until when it is not preferred.
-    held_until: Option<Instant>,
+    /// When it was left; it is not preferred for a while.
+    left: Option<Instant>,
     doublings: u32,
+    /// Whether it costs less than those that carry.
+    is_cheaper: bool,
     handover: Handover,
 }
 
@@ -99,13 +103,22 @@ impl Track {
 
     /// The path carries, and is not good any more.
     fn leave(&mut self, now: Instant) {
-        let is_short = self.held_until.is_some() && now.since(self.since) < SHORT_RETURN;
+        let is_short = self.left.is_some() && now.since(self.since) < SHORT_RETURN;
         self.doublings = if is_short { (self.doublings + 1).min(MAX_DOUBLINGS) } else { 0 };
-        self.held_until = Some(now + HOLD_DOWN * (1 << self.doublings));
+        self.left = Some(now);
+    }
+
+    fn hold_down(&self) -> Duration {
+        let once = if self.is_cheaper { CHEAPER_HOLD_DOWN } else { HOLD_DOWN };
+        once * (1 << self.doublings)
+    }
+
+    fn held_until(&self) -> Option<Instant> {
+        self.left.map(|left| left + self.hold_down())
     }
 
     fn is_held(&self, now: Instant) -> bool {
-        self.held_until.is_some_and(|until| now < until)
+        self.held_until().is_some_and(|until| now < until)
     }
 }
 
@@ -196,14 +209,17 @@ impl Adaptive {
     /// Begins and ends hold-downs; returns the length of one that ends while its path is good.
     fn hold_down(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Duration> {
         let mut released = None;
+        let active = paths.iter().filter(|path| path.input.was == PathState::Active);
+        let carries_at = active.map(|path| path.unit_cost).min_by(f64::total_cmp);
         for (track, path) in self.tracks.iter_mut().zip(paths) {
             let was_held = track.is_held(self.now);
             let is_bad = matches!(path.input.belief, Belief::Fading | Belief::Stalled | Belief::Lost);
             if track.is_active && track.is_good && is_bad && !path.rat.needs_signal() {
                 track.leave(now);
             }
+            track.is_cheaper = carries_at.is_some_and(|unit_cost| path.unit_cost < unit_cost);
             if was_held && !track.is_held(now) && path.input.belief == Belief::Good {
-                released = Some(HOLD_DOWN * (1 << track.doublings));
+                released = Some(track.hold_down());
             }
         }
         released
@@ -275,7 +291,7 @@ impl Allocator for Adaptive {
         let radio = if self.shares { self.all.next_wakeup() } else { self.one.next_wakeup() };
         let alone = self.full.last().filter(|_| self.shares).map(|last| last + NOT_FULL);
         let turn = self.turn.map(|turn| turn.until);
-        let held = self.tracks.iter().filter_map(|track| track.held_until);
+        let held = self.tracks.iter().filter_map(Track::held_until);
         let handovers = self.tracks.iter().filter_map(|track| track.handover.until());
         radio.into_iter().chain(alone).chain(turn).chain(held).chain(handovers).filter(|at| *at > self.now).min()
     }

@@ -108,6 +108,8 @@ pub struct PathSupply<'a> {
     pub input: PathInput,
     /// Its radio access technology.
     pub rat: Rat,
+    /// Price of a byte over it, in any unit; 0 of every path if the user gave none.
+    pub unit_cost: f64,
     /// Its measured throughput, if it is measured.
     pub history: Option<&'a History>,
     /// Its latest measurements.

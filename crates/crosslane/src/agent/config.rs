@@ -29,6 +29,7 @@ pub mod http;
 pub mod keepalive;
 mod log;
 pub mod observe;
+mod preference;
 pub mod reload;
 pub mod roadside;
 mod strategy;
@@ -281,36 +282,6 @@ impl Config {
         let why = self.strategy.as_ref()?.lacks(mode)?;
         Some(format!("strategy `{}` has no mode `{}`: {why}", self.strategy_name()?, mode.name()))
     }
-
-    /// Rank of each path in the user's preference, 0 first.
-    pub fn ranks(&self) -> Vec<u8> {
-        let preferred = |name: &str| self.service.prefer.iter().position(|other| other.get_ref() == name);
-        let place = |(i, path): (usize, &Spanned<PathConfig>)| {
-            preferred(&path.get_ref().name).unwrap_or(self.service.prefer.len() + i)
-        };
-        self.paths.iter().enumerate().map(place).map(|rank| rank as u8).collect()
-    }
-
-    /// Rank of the roadside units: their place in the user's preference, or after every path.
-    pub fn unit_rank(&self) -> u8 {
-        let preferred = self.service.prefer.iter().position(|name| name.get_ref() == UNITS);
-        preferred.unwrap_or(self.service.prefer.len() + self.paths.len()) as u8
-    }
-
-    /// Price of a byte over each path, or else its rank in the user's preference,
-    /// as in `Scenario::unit_costs`; every further path is one to a roadside unit.
-    pub fn unit_costs(&self) -> Vec<f64> {
-        let costs = &self.service.cost_per_gb;
-        let price = |name: &str| costs.get(name).map_or(0.0, |cost| *cost.get_ref()) / 1e9;
-        let (mut unit_costs, of_units): (Vec<f64>, f64) = match costs.is_empty() {
-            true => (self.ranks().into_iter().map(f64::from).collect(), self.unit_rank().into()),
-            false => (self.paths.iter().map(|path| price(&path.get_ref().name)).collect(), price(UNITS)),
-        };
-        if self.roadside.is_some() {
-            unit_costs.resize(MAX_PATHS, of_units);
-        }
-        unit_costs
-    }
 }
 
 #[cfg(test)]
@@ -344,18 +315,6 @@ signal = { hysteresis_db = 4 }
         assert_eq!(config.paths[1].get_ref().interface(), "wwan0");
         let strategy = format!("{:?}", config.strategy.expect("a strategy"));
         assert!(strategy.contains("hysteresis_db: 4.0") && strategy.contains("threshold_dbm: -82.0"), "{strategy}");
-    }
-
-    #[test]
-    fn prices_are_in_the_order_of_the_paths_and_default_to_the_preference() {
-        let deadline = GOOD.replacen("\"threshold\"\nsignal = { hysteresis_db = 4 }", "\"deadline\"", 1);
-        assert!(parse(&deadline).err().is_some_and(|fault| fault.remedy.contains("service.demands")));
-        let unit_costs = |keys: &str| {
-            let text = deadline.replacen("prefer", &format!("demands = \"@x\"\n{keys}\nprefer"), 1);
-            parse(&text).unwrap_or_else(|fault| panic!("line {}: {}", fault.line, fault.cause)).unit_costs()
-        };
-        assert_eq!(unit_costs("cost_per_gb = { lte = 1, its-g5 = 2.5 }"), [2.5e-9, 1e-9]);
-        assert_eq!(unit_costs(""), [1.0, 0.0]);
     }
 
     #[test]

@@ -30,7 +30,7 @@ fn paths_of_one_radio_take_no_turns() {
         let inputs = [path(Belief::Fading, Active, radio), path(Belief::Stalled, Active, radio)];
         assert_eq!(allocator.allocate(&inputs).states(), [Active, Closed]);
         let latest = Latest::default();
-        let supply = |input| PathSupply { input, rat: Rat::Ieee80211p, history: None, latest: &latest };
+        let supply = |input| PathSupply { unit_cost: 0.0, input, rat: Rat::Ieee80211p, history: None, latest: &latest };
         let reason = allocator.review(Instant::ZERO + FIRST_TURN, &inputs.map(supply));
         assert_eq!(reason.is_some_and(|reason| reason.rule == "adaptive.turn"), takes_turns);
     }
@@ -45,6 +45,18 @@ fn advance(
     rat: Rat,
     beliefs: [Belief; 2],
 ) -> Option<&'static str> {
+    advance_at_prices(adaptive, was, at_ms, rat, beliefs, [0.0; 2])
+}
+
+/// The same with a price of a byte over each path.
+fn advance_at_prices(
+    adaptive: &mut Adaptive,
+    was: &mut [PathState; 2],
+    at_ms: u64,
+    rat: Rat,
+    beliefs: [Belief; 2],
+    unit_costs: [f64; 2],
+) -> Option<&'static str> {
     let input = |place: usize, was: &[PathState; 2]| PathInput {
         belief: beliefs[place],
         was: was[place],
@@ -54,7 +66,13 @@ fn advance(
     let latest = Latest::default();
     let wanted = adaptive.allocate(&[input(0, was), input(1, was)]);
     was.copy_from_slice(wanted.states());
-    let supply = |place: usize| PathSupply { input: input(place, was), rat, history: None, latest: &latest };
+    let supply = |place: usize| PathSupply {
+        input: input(place, was),
+        rat,
+        unit_cost: unit_costs[place],
+        history: None,
+        latest: &latest,
+    };
     let reason = adaptive.review(Instant::from_millis(at_ms), &[supply(0), supply(1)]);
     if reason.is_some() {
         let wanted = adaptive.allocate(&[input(0, was), input(1, was)]);
@@ -95,6 +113,7 @@ fn while_a_handover_that_its_modem_announced_lasts_another_path_carries() {
                 radio: None,
             };
             let supply = |place: usize| PathSupply {
+                unit_cost: 0.0,
                 input: input(place, &was),
                 rat: Rat::Lte,
                 history: None,
@@ -154,4 +173,22 @@ fn a_path_in_hold_down_takes_over_from_one_that_is_not_good_and_later_from_one_t
     assert_eq!(at(1010, [Fading, Good]).0, [Backup, Active], "it is left again soon: the hold-down doubles");
     assert_eq!(at(61_000, [Good, Good]).0, [Backup, Active]);
     assert_eq!(at(121_020, [Good, Good]), ([Active, Backup], Some("adaptive.return")));
+}
+
+#[test]
+fn a_path_that_was_left_returns_sooner_from_one_that_costs_more() {
+    use Belief::{Fading, Good};
+    for (unit_costs, returned_ms) in [([0.0, 1.0], 10_020), ([1.0, 1.0], 60_020), ([0.0, 0.0], 60_020)] {
+        let (mut adaptive, mut was) = (Adaptive::new(PARAMS), [Closed; 2]);
+        let mut at = |at_ms, beliefs| {
+            let rule = advance_at_prices(&mut adaptive, &mut was, at_ms, Rat::Lte, beliefs, unit_costs);
+            (was, rule)
+        };
+        at(0, [Good, Good]);
+        at(10, [Good, Good]);
+        assert_eq!(at(20, [Fading, Good]).0, [Backup, Active]);
+        assert_eq!(at(30, [Good, Good]).0, [Backup, Active]);
+        assert_eq!(at(returned_ms - 10, [Good, Good]).0, [Backup, Active], "{unit_costs:?}");
+        assert_eq!(at(returned_ms, [Good, Good]), ([Active, Backup], Some("adaptive.return")), "{unit_costs:?}");
+    }
 }
