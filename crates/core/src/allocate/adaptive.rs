@@ -17,15 +17,17 @@ use alloc::vec::Vec;
 
 use super::fullness::{FULL, Fullness};
 use super::one_of_radio::{OneOfRadio, Params};
-use super::{Allocator, Mode, PathInput, PathSupply, fallback_state};
+use super::{Allocator, Latest, Mode, PathInput, PathSupply, fallback_state};
 use crate::assess::motion::Handover;
 use crate::assess::{Belief, Reason};
-use crate::path::PathState;
+use crate::path::{Carried, PathState};
 use crate::time::{Duration, Instant};
 use crate::wanted::Wanted;
 
 /// The others stop to carry when the paths have not been full for this long.
 const NOT_FULL: Duration = Duration::from_secs(2);
+/// What paths carried counts for this long.
+const RECENT: Duration = Duration::from_secs(1);
 /// How long a path that is not good carries before the next one is tried: a subflow is
 /// opened in two RTTs, and its first data is acknowledged in one more.
 const TURN: Duration = Duration::from_millis(300);
@@ -140,11 +142,11 @@ impl Adaptive {
 
     /// Whether every good path is to carry.
     fn is_to_share(&mut self, now: Instant, paths: &[PathSupply]) -> bool {
-        let active = paths.iter().filter(|path| path.input.was == PathState::Active);
-        self.full.observe(now, active.map(|path| path.latest));
+        let active = || paths.iter().filter(|path| path.input.was == PathState::Active).map(|path| path.latest);
+        self.full.observe(now, active());
         self.mode == Mode::Aggregate
             && match self.shares {
-                true => self.full.last().is_some_and(|last| now.since(last) < NOT_FULL),
+                true => self.full.last().is_some_and(|last| now.since(last) < NOT_FULL) || needs_all(now, active()),
                 false => self.full.lasts(now),
             }
     }
@@ -224,6 +226,17 @@ impl Adaptive {
         }
         released
     }
+}
+
+/// Whether these paths together carry more than any of them was seen to carry: then none suffices alone, though none is
+/// full.
+fn needs_all<'a>(now: Instant, paths: impl Iterator<Item = &'a Latest>) -> bool {
+    let carried = paths.filter_map(|path| path.carried).filter(|(at, _)| now.since(*at) < RECENT);
+    let sum = |(total, highest): (f64, f64), (_, carried): (Instant, Carried)| {
+        (total + carried.bit_s, highest.max(carried.bit_s).max(carried.fastest_other_bit_s))
+    };
+    let (total, highest) = carried.fold((0.0, 0.0), sum);
+    total > highest
 }
 
 /// Why the paths that are preferred change, as the handover of one begins or ends.

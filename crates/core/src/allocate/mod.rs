@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::assess::throughput::History;
 use crate::assess::{Belief, Reason};
 use crate::demand::{Admission, Demand};
-use crate::path::{Echo, OnFade, PathState, RadioLink, Rat, SampleKind, Signal, Transport};
+use crate::path::{Carried, Echo, OnFade, PathState, RadioLink, Rat, SampleKind, Signal, Transport};
 use crate::time::{Duration, Instant};
 use crate::wanted::Wanted;
 use learned::tree::Tree;
@@ -125,6 +125,8 @@ pub struct Latest {
     pub radio: Option<(Instant, RadioLink)>,
     /// The transport statistics of a subflow over it.
     pub transport: Option<(Instant, Transport)>,
+    /// What all its subflows carried in a second.
+    pub carried: Option<(Instant, Carried)>,
     /// Whether its roadside unit answers.
     pub answers: Option<(Instant, bool)>,
     /// Whether its modem has announced a handover that is not over.
@@ -141,6 +143,7 @@ impl Latest {
             SampleKind::Radio(radio) => self.radio = Some((now, radio)),
             SampleKind::Transport(transport) => self.transport = Some((now, transport)),
             SampleKind::Handover { is_announced } => self.handover = Some((now, is_announced)),
+            SampleKind::Carried(carried) => self.carried = Some((now, carried)),
             SampleKind::Reach { answers } => self.answers = Some((now, answers)),
             SampleKind::Echo(Echo { rtt: Some(rtt), .. }) => self.echo = Some((now, rtt)),
             _ => {}

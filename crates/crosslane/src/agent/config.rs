@@ -174,6 +174,9 @@ impl Default for Service {
     }
 }
 
+/// The strategy of an agent whose file names none.
+const DEFAULT_STRATEGY: &str = "adaptive";
+
 /// The name of all roadside units together, also in `service.prefer` and `service.cost_per_gb`.
 pub use crate::control::protocol::UNITS;
 
@@ -226,15 +229,15 @@ fn read_checked(text: &str) -> Result<Config, Complaint> {
     }
     let listens = config.tunnel.as_ref().is_some_and(|tunnel| tunnel.get_ref().listen.is_some());
     let is_gateway = listens || config.unit.is_some();
-    match &config.strategy_table {
-        Some(table) => {
-            config.strategy = Some(read_strategy(table.get_ref()).map_err(|cause| {
-                let remedy = "see docs/reference/strategies.md for the strategies and their parameters";
-                (table.span().start, cause, remedy)
-            })?);
-        }
-        None if is_gateway => {}
-        None => return Err((0, "there is no [strategy]".into(), "add one, as name = \"threshold\"")),
+    if config.strategy_table.is_none() && !is_gateway {
+        let default = toml::Table::from_iter([("name".into(), DEFAULT_STRATEGY.into())]);
+        config.strategy_table = Some(Spanned::new(0..0, default));
+    }
+    if let Some(table) = &config.strategy_table {
+        config.strategy = Some(read_strategy(table.get_ref()).map_err(|cause| {
+            let remedy = "see docs/reference/strategies.md for the strategies and their parameters";
+            (table.span().start, cause, remedy)
+        })?);
     }
     let needs_path = !is_gateway && config.roadside.is_none();
     if (config.paths.is_empty() && needs_path) || config.paths.len() > MAX_PATHS {
@@ -315,6 +318,16 @@ signal = { hysteresis_db = 4 }
         assert_eq!(config.paths[1].get_ref().interface(), "wwan0");
         let strategy = format!("{:?}", config.strategy.expect("a strategy"));
         assert!(strategy.contains("hysteresis_db: 4.0") && strategy.contains("threshold_dbm: -82.0"), "{strategy}");
+    }
+
+    #[test]
+    fn without_a_strategy_a_vehicle_has_adaptive() {
+        let without = GOOD.split("[strategy]").next().unwrap_or_default();
+        let config = parse(without).ok().expect("readable");
+        assert_eq!(config.strategy_name(), Some("adaptive"));
+        assert!(config.strategy.is_some_and(|strategy| strategy.uses_echoes()));
+        let fault = parse(&without.replace("\"backup\"", "\"interactive\"")).err();
+        assert!(fault.is_some_and(|fault| fault.cause.contains("`adaptive` has no mode `interactive`")));
     }
 
     #[test]

@@ -1,6 +1,5 @@
 use super::*;
-use crate::allocate::Latest;
-use crate::path::Rat;
+use crate::path::{Rat, Transport};
 use PathState::{Active, Backup, Closed};
 
 const PARAMS: Params = Params {
@@ -190,5 +189,40 @@ fn a_path_that_was_left_returns_sooner_from_one_that_costs_more() {
         assert_eq!(at(30, [Good, Good]).0, [Backup, Active]);
         assert_eq!(at(returned_ms - 10, [Good, Good]).0, [Backup, Active], "{unit_costs:?}");
         assert_eq!(at(returned_ms, [Good, Good]), ([Active, Backup], Some("adaptive.return")), "{unit_costs:?}");
+    }
+}
+
+#[test]
+fn all_paths_carry_on_while_together_they_carry_more_than_any_of_them_did() {
+    use Belief::Good;
+    for (mbit_s, highest_mbit_s, stays) in [([5.0, 5.0], 8.0, true), ([3.0, 2.0], 6.0, false), ([5.0, 0.0], 5.0, false)]
+    {
+        let mut adaptive = Adaptive::new(Params { mode: Mode::Aggregate, ..PARAMS });
+        let mut was = [Active, Backup];
+        for at_ms in (0..6000).step_by(10) {
+            let now = Instant::from_millis(at_ms);
+            // The sender has more data than a path takes for 0.3 s.
+            let notsent_bytes = if at_ms < 300 { 1 } else { 0 };
+            let transport = Some((now, Transport { notsent_bytes, ..Transport::IDLE }));
+            let carried = |place: usize| {
+                let fastest_other_bit_s = highest_mbit_s * 1e6;
+                Some((now, Carried { bit_s: mbit_s[place] * 1e6, fastest_other_bit_s, ..Carried::default() }))
+            };
+            let latest = [0, 1].map(|place| Latest { transport, carried: carried(place), ..Latest::default() });
+            let input = |place: usize| PathInput { belief: Good, was: was[place], rank: place as u8, radio: None };
+            let supply = |place: usize| PathSupply {
+                input: input(place),
+                rat: Rat::Lte,
+                unit_cost: 0.0,
+                history: None,
+                latest: &latest[place],
+            };
+            if adaptive.review(now, &[supply(0), supply(1)]).is_some() {
+                let wanted = adaptive.allocate(&[input(0), input(1)]);
+                was.copy_from_slice(wanted.states());
+            }
+            assert!(at_ms != 1000 || was == [Active, Active], "the second path helps");
+        }
+        assert_eq!(was == [Active, Active], stays, "{mbit_s:?}");
     }
 }

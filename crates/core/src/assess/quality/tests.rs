@@ -373,6 +373,21 @@ fn where_a_late_message_cannot_be_saved_a_path_is_left_before() {
 }
 
 #[test]
+fn a_path_over_which_the_peer_sends_is_left_when_the_signal_falls_to_the_level() {
+    // Each 100 ms the vehicle sends five messages of 1000 bytes.
+    for (received_bytes, is_left) in [(0, false), (400, false), (5000, true)] {
+        let mut drive = Drive::new(Rat::Ieee80211p, 100);
+        for place in 0..100_u16 {
+            drive.signal(-70.0 - 0.2 * f32::from(place));
+            drive.transport.bytes_received += received_bytes;
+            drive.messages(100, 20);
+        }
+        let is = if is_left { (Belief::Fading, "quality.low") } else { (Belief::Good, "quality.return") };
+        assert_eq!(drive.is(), is, "{received_bytes} bytes of the peer");
+    }
+}
+
+#[test]
 fn what_waits_in_a_handover_that_was_announced_is_no_sign() {
     for (is_announced, is) in [(true, (Belief::Good, "quality.link-up")), (false, (Belief::Stalled, "quality.age"))] {
         let mut drive = Drive::new(Rat::Lte, 100);
