@@ -57,7 +57,7 @@ impl Config {
     }
 
     /// Whether a path costs something.
-    fn is_priced(&self, name: &str) -> bool {
+    pub(super) fn is_priced(&self, name: &str) -> bool {
         self.price(name) > 0.0
     }
 
