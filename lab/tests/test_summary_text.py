@@ -60,6 +60,11 @@ def test_a_strategy_that_is_worse_is_reported_as_worse(tmp_path: Path) -> None:
     assert "; 201 ms with the default kernel (0.3 times as long)" in plain(folder)
 
 
+def test_the_default_strategy_is_the_subject(tmp_path: Path) -> None:
+    plans = {s: Plan(13.2, 0.1, decides=True) for s in ("threshold", "adaptive")}
+    assert subject(RunFolder.open(synthetic.write(tmp_path, Drive(plans=plans)))) == "adaptive"
+
+
 def test_without_a_strategy_of_ours_nothing_is_compared(tmp_path: Path) -> None:
     plans = {s: plan for s, plan in Drive().plans.items() if s != "threshold"}
     folder = RunFolder.open(synthetic.write(tmp_path, Drive(plans=plans)))

@@ -30,9 +30,9 @@ _DISPLAY_NAMES = {
 def subject(folder: RunFolder) -> str | None:
     """The strategy that the report is about: the one for this traffic, else the best that is no baseline."""
     ours = [s for s in folder.measured if s not in folder.scenario.baselines]
-    designed_for_it = "threshold" if folder.scenario.deadline_s is None else "deadline"
-    if designed_for_it in ours:
-        return designed_for_it
+    designed_for_it = ("adaptive", "threshold") if folder.scenario.deadline_s is None else ("deadline",)
+    if first := next((strategy for strategy in designed_for_it if strategy in ours), None):
+        return first
 
     def median_delay(strategy: str) -> float:
         stats = spread(folder.shown_runs(strategy), WORST_DELAY) or spread(folder.shown_runs(strategy), GAP)
