@@ -7,7 +7,8 @@ use crate::path::{PathState, Rat};
 /// Step of a transfer: the interval at which an agent receives acknowledgements.
 const STEP_S: f64 = 0.01;
 
-const LATEST: Latest = Latest { signal: None, radio: None, transport: None, answers: None, handover: None, echo: None };
+const LATEST: Latest =
+    Latest { signal: None, radio: None, transport: None, carried: None, answers: None, handover: None, echo: None };
 
 fn input(rank: u8, was: PathState) -> PathInput {
     PathInput { belief: Belief::Good, was, rank, radio: None }
