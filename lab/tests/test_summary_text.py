@@ -60,6 +60,11 @@ def test_a_strategy_that_is_worse_is_reported_as_worse(tmp_path: Path) -> None:
     assert "; 201 ms with the default kernel (0.3 times as long)" in plain(folder)
 
 
+def test_the_default_strategy_is_the_subject(tmp_path: Path) -> None:
+    plans = {s: Plan(13.2, 0.1, decides=True) for s in ("threshold", "adaptive")}
+    assert subject(RunFolder.open(synthetic.write(tmp_path, Drive(plans=plans)))) == "adaptive"
+
+
 def test_without_a_strategy_of_ours_nothing_is_compared(tmp_path: Path) -> None:
     plans = {s: plan for s, plan in Drive().plans.items() if s != "threshold"}
     folder = RunFolder.open(synthetic.write(tmp_path, Drive(plans=plans)))
@@ -105,3 +110,16 @@ def test_the_representative_run_is_the_lower_median_one(left: RunFolder) -> None
 )
 def test_numbers_have_three_digits_and_a_unit(value: float, unit: str, text: str) -> None:
     assert number(value, unit).replace("\u00a0", " ").replace("\u202f", " ") == text
+
+
+def test_late_messages_copies_and_price_are_reported_where_they_are_measured(drive: Path) -> None:
+    resolved_scenario.change(drive, lambda data: data["service"].update(late_ms=60))
+    folder = RunFolder.open(drive)
+    assert "later than" not in plain(folder)
+    assert "Price" not in plain(folder)
+    measured = {"late_share": 0.01, "copied_bytes": 2.5e6, "cost": 0.0091}
+    runs = (replace(r, metrics=r.metrics | (measured if r.strategy == "threshold" else {})) for r in folder.runs)
+    text = plain(replace(folder, runs=tuple(runs)))
+    assert "Messages later than 60 ms or lost: 1 % with `threshold`." in text
+    assert "Bytes that the tunnel sent more than once: 2\u202f500\u202f000 bytes with `threshold`." in text
+    assert "Price of what was delivered: 0.0091 with `threshold`." in text

@@ -160,6 +160,8 @@ pub struct Agent {
     classes: Vec<Class>,
     actuators: Vec<Box<dyn Actuator>>,
     wanted: Wanted,
+    /// Price of a byte over each path, in the order of their ids; further paths have 0.
+    unit_costs: Vec<f64>,
     arrivals: Arrivals,
     rates: Rates,
     echoes: Echoes,
@@ -201,6 +203,7 @@ impl Agent {
             classes,
             actuators,
             wanted,
+            unit_costs: Vec::new(),
             arrivals,
             rates,
             echoes: Echoes::default(),
@@ -243,7 +246,8 @@ impl Agent {
     fn place(&mut self, now: Instant, spec: &PathSpec, rank: u8) -> Option<PathId> {
         let id = self.vacant()?;
         self.reports.changes.forget(id);
-        let path = Path { believed: now, decided: now, ..Path::new(spec, rank, (self.assessors)(id, spec)) };
+        let unit_cost = self.unit_costs.get(usize::from(id.0)).copied().unwrap_or_default();
+        let path = Path { believed: now, decided: now, unit_cost, ..Path::new(spec, rank, (self.assessors)(id, spec)) };
         match self.paths.get_mut(usize::from(id.0)) {
             Some(removed) => *removed = path,
             None => self.paths.push(path),

@@ -78,13 +78,20 @@ struct Column {
     times: f64,
 }
 
-/// Columns of the table for a scenario; `summary.json` contains all metrics.
-fn columns(scenario: &Scenario) -> Vec<Column> {
-    let column = |(metric, heading, times): (&str, &str, f64)| Column {
-        metric: metric.to_string(),
-        heading: heading.to_string(),
-        times,
-    };
+/// Columns of the table for a scenario, with copies and cost if a run has them. `summary.json` contains all metrics.
+fn columns(scenario: &Scenario, runs: &[Run]) -> Vec<Column> {
+    let is_measured = |metric: &str| runs.iter().any(|run| run.outcome.metrics.contains_key(metric));
+    let of_cost = [("copied_bytes", "copies MB", 1e-6), ("cost", "cost", 1.0)];
+    let mut columns = columns_of_traffic(scenario);
+    columns.extend(of_cost.into_iter().filter(|(metric, ..)| is_measured(metric)).map(column));
+    columns
+}
+
+fn column((metric, heading, times): (&str, &str, f64)) -> Column {
+    Column { metric: metric.into(), heading: heading.into(), times }
+}
+
+fn columns_of_traffic(scenario: &Scenario) -> Vec<Column> {
     if scenario.traffic.kind.deadlines().is_none() {
         let shown = [
             ("delivery_delay_ms.p50", "delay p50 ms", 1.0),
@@ -95,6 +102,10 @@ fn columns(scenario: &Scenario) -> Vec<Column> {
             ("handover.count", "handovers", 1.0),
         ];
         let mut columns: Vec<Column> = shown.map(column).into();
+        if scenario.traffic.kind.period_ns() > 0 {
+            let late = format!("late (> {} ms) %", scenario.service.late_after_ms());
+            columns.insert(3, column(("late_share", &late, 100.0)));
+        }
         if scenario.traffic.protocol == Protocol::Udp {
             let of_datagrams = [("lost_share", "lost %", 100.0), ("reordered_share", "reordered %", 100.0)];
             columns.extend(of_datagrams.map(column));
@@ -133,7 +144,7 @@ impl Summary {
             seeds: distinct_in_order(runs.iter().map(|run| run.seed)),
             strategies: distinct_in_order(runs.iter().map(|run| run.strategy.clone())),
             expect: bounds.map(|bound| evaluate(bound, &runs)).collect(),
-            columns: columns(scenario),
+            columns: columns(scenario, &runs),
             runs,
         }
     }
@@ -254,6 +265,9 @@ fn figure(value: f64) -> String {
         large if large >= 100.0 => format!("{value:.0}"),
         middling if middling >= 10.0 => format!("{value:.1}"),
         middling if middling >= 1.0 => without_trailing_zeros(format!("{value:.2}")),
+        small if small > 0.0 && small < 0.1 => {
+            without_trailing_zeros(format!("{value:.*}", (1.0 - small.log10().floor()) as usize))
+        }
         _ => without_trailing_zeros(format!("{value:.3}")),
     }
 }
@@ -275,6 +289,25 @@ mod tests {
     fn bound(limit: f64, of_strategy: Option<String>) -> Bound {
         let (strategy, metric) = ("threshold".to_string(), "delivery_delay_ms.max".to_string());
         Bound { strategy, metric, at_most: true, limit, of_strategy }
+    }
+
+    #[test]
+    fn the_table_has_late_messages_copies_and_cost_where_they_are_measured() {
+        let text = "name = \"x\"\nduration_s = 10\n[vehicle]\nroute = { from_m = [0, 0], to_m = [10, 0], speed_kmh = 30 }\n\
+            [[cellular]]\nname = \"a\"\nrat = \"lte\"\nrate_mbit_s = 20\ndelay_ms = 20\n\
+            [traffic]\nkind = \"messages\"\nsize_bytes = 1000\nevery_ms = 20\n[service]\nlate_ms = 60\n";
+        let scenario = Scenario::parse(text, "x.toml").unwrap();
+        let table = |metrics: &[(&str, f64)]| {
+            let mut run = run("threshold", 1, true, 20.0);
+            run.outcome.metrics.extend(metrics.iter().map(|(name, value)| ((*name).to_string(), *value)));
+            Summary::new(&scenario, "simulator", vec![run]).table()
+        };
+        let costly = table(&[("late_share", 0.25), ("copied_bytes", 3.5e6), ("cost", 0.00912)]);
+        for part in ["late (> 60 ms) %", "25", "copies MB", "3.5", "cost", "0.0091"] {
+            assert!(costly.contains(part), "{part}: {costly}");
+        }
+        let plain = table(&[]);
+        assert!(plain.contains("late (> 60 ms) %") && !plain.contains("copies") && !plain.contains("cost"), "{plain}");
     }
 
     #[test]

@@ -216,8 +216,13 @@ const CONFIGURATIONS: &[(&str, &str, &str)] = &[
     ("prefer", "demands = \"@\"\nprefer", "line 9: \"@\" is no name of a socket"),
     ("[observe]", "demands = \"@d\"\n[observe]\ntransport_period_ms = 5", "line 12: transport_period_ms is 5, too far"),
     ("rat = \"lte\"", "rat = \"lte\"\nkeepalive_s = 5", "line 8: `keepalive_s` without a tunnel to a gateway that is"),
-    ("prefer", "cost_per_gb = { lte = 1, its-g5 = 2 }\nprefer", "line 9: paths have a price, but `demands` is not set"),
-    ("prefer", "demands = \"@d\"\ncost_per_gb = { lte = 1 }\nprefer", "line 10: path \"its-g5\" has no price"),
+    (
+        "prefer",
+        "cost_per_gb = { lte = 2, its-g5 = 1 }\nprefer",
+        "line 10: \"lte\" is preferred to \"its-g5\" and costs",
+    ),
+    ("prefer", "cost_per_gb = { lte = -1, its-g5 = 2 }\nprefer", "line 9: -1 per GB is outside 0 to 1000000"),
+    ("prefer", "cost_per_gb = { lte = 1 }\nprefer", "line 9: path \"its-g5\" has no price, but others have"),
     ("prefer", "demands = \"@d\"\ncost_per_gb = { lta = 1 }\nprefer", "line 10: `cost_per_gb` names \"lta\", which is"),
     ("prefer", "demands = \"@d\"\ncost_per_gb = { lte = nan, its-g5 = 1 }\nprefer", "line 10: NaN per GB is outside"),
     (

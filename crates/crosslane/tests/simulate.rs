@@ -119,7 +119,7 @@ fn one_thread_and_two_write_the_same_bytes() {
         files(&workdir.path().join(format!("jobs-{jobs}")))
     };
     let (one, two) = (jobs(1), jobs(2));
-    assert_eq!(one.len(), 4 + 9 * (RECORDS.len() + 1));
+    assert_eq!(one.len(), 4 + 12 * (RECORDS.len() + 1));
     assert_eq!(one.keys().collect::<Vec<_>>(), two.keys().collect::<Vec<_>>());
     for (name, bytes) in &one {
         assert!(two[name] == *bytes, "{name} differs");

@@ -215,3 +215,35 @@ fn a_connection_begins_on_the_path_that_an_agent_chose_and_else_on_the_preferred
     }
     Ok(())
 }
+
+/// A shipped drive of 40 s with this strategy.
+fn shipped(text: &str, strategy: &str, seed: u64) -> Result<Recording, Box<dyn Error>> {
+    let scenario = Scenario::parse(text, "shipped.toml")?;
+    let strategy = scenario.strategy(strategy).ok_or("no such strategy")?;
+    let mut simulation = Simulation::new(&scenario, &strategy, seed, Detail::METRICS)?;
+    simulation.run_until(Instant::from_secs_f64(scenario.duration_s));
+    Ok(simulation.finish())
+}
+
+#[test]
+fn what_the_peer_sends_out_of_coverage_is_in_time() -> Result<(), Box<dyn Error>> {
+    let text = include_str!("../../../scenarios/leave-coverage-down.toml");
+    for seed in 1..=5 {
+        let worst_ms = worst_ms(&shipped(text, "adaptive", seed)?);
+        assert!(worst_ms <= 60.0, "seed {seed}: {worst_ms} ms");
+    }
+    Ok(())
+}
+
+#[test]
+fn all_networks_carry_on_while_a_stream_needs_them() -> Result<(), Box<dyn Error>> {
+    let text = include_str!("../../../scenarios/leave-coverage-loaded.toml");
+    for seed in 1..=3 {
+        let run = shipped(text, "adaptive", seed)?;
+        let alone = |(_, output): &&(Instant, Output)| matches!(output, Output::Decision { reason, .. } if reason.rule == "adaptive.alone");
+        let at_s: Vec<f64> =
+            run.agent_outputs.iter().filter(alone).map(|(at, _)| at.as_secs_f64()).filter(|at| *at < 12.0).collect();
+        assert!(at_s.is_empty(), "seed {seed}: one path carries alone from {at_s:?} s on, within coverage");
+    }
+    Ok(())
+}

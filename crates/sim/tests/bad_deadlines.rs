@@ -52,8 +52,8 @@ fn errors_in_deadlines_and_prices_are_reported() -> Result<(), Box<dyn std::erro
             "`lte` is preferred to `its-g5` and costs more; name the cheaper",
         ),
         (
-            format!("{MESSAGES}\n[service]\ncost_per_gb = {{ lte = 1, its-g5 = 0 }}"),
-            "paths have a price, but the traffic has no deadlines; make",
+            format!("{}\nprefer = [\"lte\"]", priced("{ lte = 2, its-g5 = 1 }")),
+            "`lte` is preferred to `its-g5` and costs more; name the cheaper",
         ),
     ];
     for (traffic, expected) in table {

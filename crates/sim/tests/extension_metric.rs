@@ -32,6 +32,8 @@ fn a_metric_is_one_file() {
         traffic_start_ns: 0,
         end_ns: 0,
         crossing_ns: None,
+        late_ms: 200.0,
+        prices: None,
         objects: None,
     };
     let of = |messages: &[MessageRow]| {

@@ -5,10 +5,12 @@ import numpy as np
 from crosslane_lab.coverage import Change, changes
 from crosslane_lab.render.markdown import duration_ratio, number, were
 from crosslane_lab.runs.catalog import (
+    COPIES,
     COST,
     GAP,
     GOODPUT,
     HANDOVER_DELAY,
+    LATE,
     LEAST_COST,
     LOST,
     MISSED,
@@ -28,9 +30,9 @@ _DISPLAY_NAMES = {
 def subject(folder: RunFolder) -> str | None:
     """The strategy that the report is about: the one for this traffic, else the best that is no baseline."""
     ours = [s for s in folder.measured if s not in folder.scenario.baselines]
-    designed_for_it = "threshold" if folder.scenario.deadline_s is None else "deadline"
-    if designed_for_it in ours:
-        return designed_for_it
+    designed_for_it = ("adaptive", "threshold") if folder.scenario.deadline_s is None else ("deadline",)
+    if first := next((strategy for strategy in designed_for_it if strategy in ours), None):
+        return first
 
     def median_delay(strategy: str) -> float:
         stats = spread(folder.shown_runs(strategy), WORST_DELAY) or spread(folder.shown_runs(strategy), GAP)
@@ -54,7 +56,10 @@ def paragraphs(folder: RunFolder) -> list[str]:
         _durations(folder, GAP, "Longest pause in delivery beyond the message period"),
         _recovery(folder),
         _goodput(folder),
+        _late(folder),
         _lost(folder),
+        _of_each(folder, COPIES, "Bytes that the tunnel sent more than once", "bytes"),
+        _of_each(folder, COST, "Price of what was delivered", ""),
         _excluded(folder),
     ]
     return [paragraph for paragraph in found if paragraph]
@@ -170,11 +175,22 @@ def _recovery(folder: RunFolder) -> str:
 
 
 def _goodput(folder: RunFolder) -> str:
-    if folder.scenario.traffic != "bulk":
-        return ""
-    found = [(s, stats) for s in folder.measured if (stats := spread(folder.shown_runs(s), GOODPUT))]
-    parts = [f"{number(stats.median, 'Mbit/s')} with {display_name(s)}" for s, stats in found]
-    return f"Goodput: {'; '.join(parts)}." if parts else ""
+    return _of_each(folder, GOODPUT, "Goodput", "Mbit/s") if folder.scenario.traffic == "bulk" else ""
+
+
+def _late(folder: RunFolder) -> str:
+    """The share of late messages, where there are messages with a period, and any is late."""
+    late = number(folder.scenario.late_ms, "ms")
+    some = any(run.metrics.get(LATE) for s in folder.measured for run in folder.shown_runs(s))
+    shown = some and folder.scenario.traffic != "bulk"
+    return _of_each(folder, LATE, f"Messages later than {late} or lost", "%") if shown else ""
+
+
+def _of_each(folder: RunFolder, metric: str, label: str, unit: str) -> str:
+    """A metric with each strategy that has it."""
+    found = [(s, stats) for s in folder.measured if (stats := spread(folder.shown_runs(s), metric))]
+    parts = [f"{number(stats.median, unit)} with {display_name(s)}" for s, stats in found]
+    return f"{label}: {'; '.join(parts)}." if parts else ""
 
 
 def _lost(folder: RunFolder) -> str:

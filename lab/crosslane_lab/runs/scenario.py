@@ -37,6 +37,7 @@ class Scenario:
     deadline_s: float | None
     objects: int | None
     prices: dict[str, float]
+    late_ms: float
     baselines: frozenset[str]
     roadside_units: int
     is_fleet: bool
@@ -88,6 +89,7 @@ def _scenario(data: dict[str, Any]) -> Scenario:
         deadline_s=traffic.get("deadline_s"),
         objects=traffic.get("objects"),
         prices=service["cost_per_gb"],
+        late_ms=service.get("late_ms", 200),
         baselines=frozenset(entry["name"] for entry in data["strategies"] if entry["kind"] == "baseline"),
         roadside_units=len(data["roadside_units"]),
         is_fleet=data["fleet"] is not None,

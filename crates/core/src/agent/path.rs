@@ -27,6 +27,7 @@ pub(super) struct Path {
     pub(super) rat: Rat,
     pub(super) rank: u8,
     pub(super) radio: Option<u8>,
+    pub(super) unit_cost: f64,
     pub(super) assessors: Vec<Box<dyn Assessor + Send>>,
     pub(super) belief: Belief,
     pub(super) reason: Reason,
@@ -92,6 +93,6 @@ impl Path {
 
     pub(super) fn supply(&self) -> PathSupply<'_> {
         let history = self.assessors.iter().find_map(|assessor| assessor.history());
-        PathSupply { input: self.input(), rat: self.rat, history, latest: &self.latest }
+        PathSupply { input: self.input(), rat: self.rat, unit_cost: self.unit_cost, history, latest: &self.latest }
     }
 }

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use super::Agent;
 use super::path::Path;
@@ -48,6 +49,14 @@ impl Agent {
     pub fn set_ranks(&mut self, now: Instant, ranks: impl Iterator<Item = u8>, reason: &Reason) {
         self.paths.iter_mut().zip(ranks).for_each(|(path, rank)| path.rank = rank);
         self.allocate(now, |_, _| reason.clone());
+    }
+
+    /// Sets the price of a byte over each path, in the order of their ids, also of those that are added later. The
+    /// unit is the same for all; without prices the list is empty.
+    pub fn set_unit_costs(&mut self, unit_costs: Vec<f64>) {
+        let costs = unit_costs.iter().copied().chain(core::iter::repeat(0.0));
+        self.paths.iter_mut().zip(costs).for_each(|(path, unit_cost)| path.unit_cost = unit_cost);
+        self.unit_costs = unit_costs;
     }
 
     /// What is left of a path's volume. A path that is used up is closed like one that is removed.

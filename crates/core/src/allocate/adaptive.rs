@@ -4,7 +4,7 @@
 //!
 //! A path of which no signal tells when it recovers, and that was left, carries again only
 //! after a hold-down, or when the path that carries instead is not good. The hold-down
-//! doubles with each return that does not last.
+//! doubles with each return that does not last, and is shorter while a path carries that costs more.
 //!
 //! While a handover that its modem announced lasts, a path is preferred to no good one.
 //!
@@ -17,15 +17,17 @@ use alloc::vec::Vec;
 
 use super::fullness::{FULL, Fullness};
 use super::one_of_radio::{OneOfRadio, Params};
-use super::{Allocator, Mode, PathInput, PathSupply, fallback_state};
+use super::{Allocator, Latest, Mode, PathInput, PathSupply, fallback_state};
 use crate::assess::motion::Handover;
 use crate::assess::{Belief, Reason};
-use crate::path::PathState;
+use crate::path::{Carried, PathState};
 use crate::time::{Duration, Instant};
 use crate::wanted::Wanted;
 
 /// The others stop to carry when the paths have not been full for this long.
 const NOT_FULL: Duration = Duration::from_secs(2);
+/// What paths carried counts for this long.
+const RECENT: Duration = Duration::from_secs(1);
 /// How long a path that is not good carries before the next one is tried: a subflow is
 /// opened in two RTTs, and its first data is acknowledged in one more.
 const TURN: Duration = Duration::from_millis(300);
@@ -35,6 +37,8 @@ const FIRST_TURN: Duration = Duration::from_millis(500);
 /// A path that was left is preferred again after this time; it doubles with each return that
 /// lasts less than [`SHORT_RETURN`], at most so often.
 const HOLD_DOWN: Duration = Duration::from_secs(60);
+/// The same of a path that costs less than those that carry.
+const CHEAPER_HOLD_DOWN: Duration = Duration::from_secs(10);
 const SHORT_RETURN: Duration = Duration::from_secs(10);
 const MAX_DOUBLINGS: u32 = 3;
 /// Ranks of paths in hold-down begin here.
@@ -75,9 +79,11 @@ struct Track {
     is_good: bool,
     /// Whether its signal tells when it may be entered.
     needs_signal: bool,
-    /// Until when it is not preferred.
-    held_until: Option<Instant>,
+    /// When it was left; it is not preferred for a while.
+    left: Option<Instant>,
     doublings: u32,
+    /// Whether it costs less than those that carry.
+    is_cheaper: bool,
     handover: Handover,
 }
 
@@ -99,13 +105,22 @@ impl Track {
 
     /// The path carries, and is not good any more.
     fn leave(&mut self, now: Instant) {
-        let is_short = self.held_until.is_some() && now.since(self.since) < SHORT_RETURN;
+        let is_short = self.left.is_some() && now.since(self.since) < SHORT_RETURN;
         self.doublings = if is_short { (self.doublings + 1).min(MAX_DOUBLINGS) } else { 0 };
-        self.held_until = Some(now + HOLD_DOWN * (1 << self.doublings));
+        self.left = Some(now);
+    }
+
+    fn hold_down(&self) -> Duration {
+        let once = if self.is_cheaper { CHEAPER_HOLD_DOWN } else { HOLD_DOWN };
+        once * (1 << self.doublings)
+    }
+
+    fn held_until(&self) -> Option<Instant> {
+        self.left.map(|left| left + self.hold_down())
     }
 
     fn is_held(&self, now: Instant) -> bool {
-        self.held_until.is_some_and(|until| now < until)
+        self.held_until().is_some_and(|until| now < until)
     }
 }
 
@@ -127,11 +142,11 @@ impl Adaptive {
 
     /// Whether every good path is to carry.
     fn is_to_share(&mut self, now: Instant, paths: &[PathSupply]) -> bool {
-        let active = paths.iter().filter(|path| path.input.was == PathState::Active);
-        self.full.observe(now, active.map(|path| path.latest));
+        let active = || paths.iter().filter(|path| path.input.was == PathState::Active).map(|path| path.latest);
+        self.full.observe(now, active());
         self.mode == Mode::Aggregate
             && match self.shares {
-                true => self.full.last().is_some_and(|last| now.since(last) < NOT_FULL),
+                true => self.full.last().is_some_and(|last| now.since(last) < NOT_FULL) || needs_all(now, active()),
                 false => self.full.lasts(now),
             }
     }
@@ -196,18 +211,32 @@ impl Adaptive {
     /// Begins and ends hold-downs; returns the length of one that ends while its path is good.
     fn hold_down(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Duration> {
         let mut released = None;
+        let active = paths.iter().filter(|path| path.input.was == PathState::Active);
+        let carries_at = active.map(|path| path.unit_cost).min_by(f64::total_cmp);
         for (track, path) in self.tracks.iter_mut().zip(paths) {
             let was_held = track.is_held(self.now);
             let is_bad = matches!(path.input.belief, Belief::Fading | Belief::Stalled | Belief::Lost);
             if track.is_active && track.is_good && is_bad && !path.rat.needs_signal() {
                 track.leave(now);
             }
+            track.is_cheaper = carries_at.is_some_and(|unit_cost| path.unit_cost < unit_cost);
             if was_held && !track.is_held(now) && path.input.belief == Belief::Good {
-                released = Some(HOLD_DOWN * (1 << track.doublings));
+                released = Some(track.hold_down());
             }
         }
         released
     }
+}
+
+/// Whether these paths together carry more than any of them was seen to carry: then none suffices alone, though none is
+/// full.
+fn needs_all<'a>(now: Instant, paths: impl Iterator<Item = &'a Latest>) -> bool {
+    let carried = paths.filter_map(|path| path.carried).filter(|(at, _)| now.since(*at) < RECENT);
+    let sum = |(total, highest): (f64, f64), (_, carried): (Instant, Carried)| {
+        (total + carried.bit_s, highest.max(carried.bit_s).max(carried.fastest_other_bit_s))
+    };
+    let (total, highest) = carried.fold((0.0, 0.0), sum);
+    total > highest
 }
 
 /// Why the paths that are preferred change, as the handover of one begins or ends.
@@ -275,7 +304,7 @@ impl Allocator for Adaptive {
         let radio = if self.shares { self.all.next_wakeup() } else { self.one.next_wakeup() };
         let alone = self.full.last().filter(|_| self.shares).map(|last| last + NOT_FULL);
         let turn = self.turn.map(|turn| turn.until);
-        let held = self.tracks.iter().filter_map(|track| track.held_until);
+        let held = self.tracks.iter().filter_map(Track::held_until);
         let handovers = self.tracks.iter().filter_map(|track| track.handover.until());
         radio.into_iter().chain(alone).chain(turn).chain(held).chain(handovers).filter(|at| *at > self.now).min()
     }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::assess::throughput::History;
 use crate::assess::{Belief, Reason};
 use crate::demand::{Admission, Demand};
-use crate::path::{Echo, OnFade, PathState, RadioLink, Rat, SampleKind, Signal, Transport};
+use crate::path::{Carried, Echo, OnFade, PathState, RadioLink, Rat, SampleKind, Signal, Transport};
 use crate::time::{Duration, Instant};
 use crate::wanted::Wanted;
 use learned::tree::Tree;
@@ -108,6 +108,8 @@ pub struct PathSupply<'a> {
     pub input: PathInput,
     /// Its radio access technology.
     pub rat: Rat,
+    /// Price of a byte over it, in any unit; 0 of every path if the user gave none.
+    pub unit_cost: f64,
     /// Its measured throughput, if it is measured.
     pub history: Option<&'a History>,
     /// Its latest measurements.
@@ -123,6 +125,8 @@ pub struct Latest {
     pub radio: Option<(Instant, RadioLink)>,
     /// The transport statistics of a subflow over it.
     pub transport: Option<(Instant, Transport)>,
+    /// What all its subflows carried in a second.
+    pub carried: Option<(Instant, Carried)>,
     /// Whether its roadside unit answers.
     pub answers: Option<(Instant, bool)>,
     /// Whether its modem has announced a handover that is not over.
@@ -139,6 +143,7 @@ impl Latest {
             SampleKind::Radio(radio) => self.radio = Some((now, radio)),
             SampleKind::Transport(transport) => self.transport = Some((now, transport)),
             SampleKind::Handover { is_announced } => self.handover = Some((now, is_announced)),
+            SampleKind::Carried(carried) => self.carried = Some((now, carried)),
             SampleKind::Reach { answers } => self.answers = Some((now, answers)),
             SampleKind::Echo(Echo { rtt: Some(rtt), .. }) => self.echo = Some((now, rtt)),
             _ => {}

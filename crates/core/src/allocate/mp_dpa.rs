@@ -126,7 +126,13 @@ mod tests {
         let mut mp_dpa = MpDpa::new(params);
         let input = |rank| PathInput { belief: Belief::Good, was: PathState::Backup, rank, radio: None };
         let latest = Latest::default();
-        let paths = [0, 1].map(|rank| PathSupply { rat: Rat::Lte, input: input(rank), history: None, latest: &latest });
+        let paths = [0, 1].map(|rank| PathSupply {
+            unit_cost: 0.0,
+            rat: Rat::Lte,
+            input: input(rank),
+            history: None,
+            latest: &latest,
+        });
         let mut acked_bytes = 0;
         let mut states = Vec::new();
         for step in 0..100 {

@@ -27,6 +27,7 @@ use super::stalls::MAX_SUBFLOWS;
 use super::{Assessor, Belief, Reason, check_is_due};
 use crate::path::{Rat, Sample, SampleKind, Transport};
 use crate::time::{Duration, Instant};
+use averages::Balance;
 use echo::EchoSign;
 use evidence::{Evidence, Left, Sign};
 use flow::Flow;
@@ -84,6 +85,7 @@ pub struct Quality {
     carried_at: Option<Instant>,
     flows: BTreeMap<(u32, SocketAddr), Flow>,
     checked: Instant,
+    balance: Balance,
     /// Whether the last sample was of a bulk sender.
     is_bulk: bool,
     link_down: bool,
@@ -139,14 +141,16 @@ impl Quality {
             }
             return;
         };
-        let has_received = transport.bytes_received > flow.bytes_received();
+        let [received_bytes, delivered_bytes] = flow.carried(transport);
+        self.balance.follow(now, received_bytes, delivered_bytes);
         let delivered = flow.observe(now, transport);
-        if delivered || has_received {
+        if delivered || received_bytes > 0 {
             self.carried_at = Some(now);
             self.echo.on_data();
         }
         let (is_bulk, evidence) = (flow.is_bulk(), flow.evidence(now, late_ms));
-        let is_cautious = !flow.can_be_saved(late_ms);
+        // What the peer sent is not moved from here.
+        let is_cautious = self.balance.is_from_peer() || !flow.can_be_saved(late_ms);
         self.is_bulk = is_bulk;
         self.forecast.set_cautious(is_cautious);
         match evidence {

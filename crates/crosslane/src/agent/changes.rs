@@ -88,6 +88,7 @@ impl Driver {
             }
             self.set_mode(self.config.service.mode, &reason);
         }
+        self.engine.set_unit_costs(self.config.prices());
         let of_units = std::iter::repeat(self.config.unit_rank());
         self.engine.set_ranks(now, self.config.ranks().into_iter().chain(of_units), &reason);
         self.control.set_groups(machine::groups(&self.config));

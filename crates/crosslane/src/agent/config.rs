@@ -29,6 +29,7 @@ pub mod http;
 pub mod keepalive;
 mod log;
 pub mod observe;
+mod preference;
 pub mod reload;
 pub mod roadside;
 mod strategy;
@@ -173,6 +174,9 @@ impl Default for Service {
     }
 }
 
+/// The strategy of an agent whose file names none.
+const DEFAULT_STRATEGY: &str = "adaptive";
+
 /// The name of all roadside units together, also in `service.prefer` and `service.cost_per_gb`.
 pub use crate::control::protocol::UNITS;
 
@@ -225,15 +229,15 @@ fn read_checked(text: &str) -> Result<Config, Complaint> {
     }
     let listens = config.tunnel.as_ref().is_some_and(|tunnel| tunnel.get_ref().listen.is_some());
     let is_gateway = listens || config.unit.is_some();
-    match &config.strategy_table {
-        Some(table) => {
-            config.strategy = Some(read_strategy(table.get_ref()).map_err(|cause| {
-                let remedy = "see docs/reference/strategies.md for the strategies and their parameters";
-                (table.span().start, cause, remedy)
-            })?);
-        }
-        None if is_gateway => {}
-        None => return Err((0, "there is no [strategy]".into(), "add one, as name = \"threshold\"")),
+    if config.strategy_table.is_none() && !is_gateway {
+        let default = toml::Table::from_iter([("name".into(), DEFAULT_STRATEGY.into())]);
+        config.strategy_table = Some(Spanned::new(0..0, default));
+    }
+    if let Some(table) = &config.strategy_table {
+        config.strategy = Some(read_strategy(table.get_ref()).map_err(|cause| {
+            let remedy = "see docs/reference/strategies.md for the strategies and their parameters";
+            (table.span().start, cause, remedy)
+        })?);
     }
     let needs_path = !is_gateway && config.roadside.is_none();
     if (config.paths.is_empty() && needs_path) || config.paths.len() > MAX_PATHS {
@@ -281,36 +285,6 @@ impl Config {
         let why = self.strategy.as_ref()?.lacks(mode)?;
         Some(format!("strategy `{}` has no mode `{}`: {why}", self.strategy_name()?, mode.name()))
     }
-
-    /// Rank of each path in the user's preference, 0 first.
-    pub fn ranks(&self) -> Vec<u8> {
-        let preferred = |name: &str| self.service.prefer.iter().position(|other| other.get_ref() == name);
-        let place = |(i, path): (usize, &Spanned<PathConfig>)| {
-            preferred(&path.get_ref().name).unwrap_or(self.service.prefer.len() + i)
-        };
-        self.paths.iter().enumerate().map(place).map(|rank| rank as u8).collect()
-    }
-
-    /// Rank of the roadside units: their place in the user's preference, or after every path.
-    pub fn unit_rank(&self) -> u8 {
-        let preferred = self.service.prefer.iter().position(|name| name.get_ref() == UNITS);
-        preferred.unwrap_or(self.service.prefer.len() + self.paths.len()) as u8
-    }
-
-    /// Price of a byte over each path, or else its rank in the user's preference,
-    /// as in `Scenario::unit_costs`; every further path is one to a roadside unit.
-    pub fn unit_costs(&self) -> Vec<f64> {
-        let costs = &self.service.cost_per_gb;
-        let price = |name: &str| costs.get(name).map_or(0.0, |cost| *cost.get_ref()) / 1e9;
-        let (mut unit_costs, of_units): (Vec<f64>, f64) = match costs.is_empty() {
-            true => (self.ranks().into_iter().map(f64::from).collect(), self.unit_rank().into()),
-            false => (self.paths.iter().map(|path| price(&path.get_ref().name)).collect(), price(UNITS)),
-        };
-        if self.roadside.is_some() {
-            unit_costs.resize(MAX_PATHS, of_units);
-        }
-        unit_costs
-    }
 }
 
 #[cfg(test)]
@@ -347,15 +321,13 @@ signal = { hysteresis_db = 4 }
     }
 
     #[test]
-    fn prices_are_in_the_order_of_the_paths_and_default_to_the_preference() {
-        let deadline = GOOD.replacen("\"threshold\"\nsignal = { hysteresis_db = 4 }", "\"deadline\"", 1);
-        assert!(parse(&deadline).err().is_some_and(|fault| fault.remedy.contains("service.demands")));
-        let unit_costs = |keys: &str| {
-            let text = deadline.replacen("prefer", &format!("demands = \"@x\"\n{keys}\nprefer"), 1);
-            parse(&text).unwrap_or_else(|fault| panic!("line {}: {}", fault.line, fault.cause)).unit_costs()
-        };
-        assert_eq!(unit_costs("cost_per_gb = { lte = 1, its-g5 = 2.5 }"), [2.5e-9, 1e-9]);
-        assert_eq!(unit_costs(""), [1.0, 0.0]);
+    fn without_a_strategy_a_vehicle_has_adaptive() {
+        let without = GOOD.split("[strategy]").next().unwrap_or_default();
+        let config = parse(without).ok().expect("readable");
+        assert_eq!(config.strategy_name(), Some("adaptive"));
+        assert!(config.strategy.is_some_and(|strategy| strategy.uses_echoes()));
+        let fault = parse(&without.replace("\"backup\"", "\"interactive\"")).err();
+        assert!(fault.is_some_and(|fault| fault.cause.contains("`adaptive` has no mode `interactive`")));
     }
 
     #[test]

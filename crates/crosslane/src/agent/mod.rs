@@ -188,8 +188,9 @@ impl Driver {
         // Only a gateway has no strategy, and it has no path to use one on.
         let strategy = config.strategy.clone().unwrap_or_else(|| Arc::new(threshold::Params::default()));
         let of_classes = config.managed_classes().map(|(_, mode)| strategy.allocator(mode)).collect();
-        let engine = Agent::new(&specs, &config.ranks(), config.service.mode, strategy, actuators(&config, &specs))
+        let mut engine = Agent::new(&specs, &config.ranks(), config.service.mode, strategy, actuators(&config, &specs))
             .with_classes(of_classes);
+        engine.set_unit_costs(config.prices());
         let config = Arc::new(config);
         let (present, notices) = links::monitor().map_err(|cause| starting(&cause))?;
         let mut driver = Driver {

@@ -21,7 +21,12 @@ pub struct Options {
     /// Scenario (TOML).
     pub scenario: PathBuf,
     /// Strategies to compare, by name.
-    #[arg(long, value_delimiter = ',', default_value = "kernel,kernel-tuned,threshold", value_name = "NAME,…")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "kernel,kernel-tuned,threshold,adaptive",
+        value_name = "NAME,…"
+    )]
     pub strategy: Vec<String>,
     /// Seeds: 7, or 1,2,3, or 1..10.
     #[arg(long, default_value = "1", value_name = "SEEDS", value_parser = seeds::parse)]

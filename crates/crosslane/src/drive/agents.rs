@@ -131,9 +131,10 @@ fn configuration(scenario: &Scenario, strategy: &Strategy, units: Option<&Roadsi
     if scenario.traffic.over.is_some() {
         service.push(("default_route", false.into()));
     }
+    let costs = scenario.service.cost_per_gb.iter().map(|(name, cost)| (name.clone(), (*cost).into()));
+    service.push(("cost_per_gb", Toml::Table(costs.collect())));
     if scenario.traffic.kind.deadlines().is_some() {
-        let costs = scenario.service.cost_per_gb.iter().map(|(name, cost)| (name.clone(), (*cost).into()));
-        service.extend([("demands", DEMANDS.into()), ("cost_per_gb", Toml::Table(costs.collect()))]);
+        service.push(("demands", DEMANDS.into()));
     }
     let local = |port: u16| Toml::String(format!("127.0.0.1:{port}"));
     let mut table = Table::from_iter([

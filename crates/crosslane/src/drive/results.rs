@@ -1,5 +1,7 @@
 //! Turns the raw data of a run into records and metrics.
 
+use std::ops::Add;
+
 use crosslane_core::link::Direction;
 use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
@@ -57,7 +59,8 @@ pub fn summarize(
         agent.events.push((at, RunEvent::Agent(output)));
     }
     let AgentRows { decisions, alarms } = &agent.rows;
-    let evaluated = RunRecords { messages: &messages, decisions, alarms, duplicates, reads, echo_bytes };
+    let copied_bytes = [agent.copied_bytes, raw.agents.gateway.copied_bytes].into_iter().flatten().reduce(u64::add);
+    let evaluated = RunRecords { messages: &messages, decisions, alarms, duplicates, reads, echo_bytes, copied_bytes };
     let mut metrics = run_folder::measure(scenario, (strategy, plan.entry.seed), names, &evaluated, &sums, skipped)?;
     if let Some(report) = report {
         metrics.insert("lateness_us.p99".into(), f64::from(report.lateness_us_p99));

@@ -19,6 +19,8 @@ pub struct AgentFile {
     pub rows: AgentRows,
     /// Resident memory when it ended, in MB.
     pub resident_mb: Option<f64>,
+    /// Bytes of the copies that it sent through a tunnel; none without one.
+    pub copied_bytes: Option<u64>,
 }
 
 /// How to read an agent's file.
@@ -49,6 +51,9 @@ enum Line {
         path: String,
         false_positive: Option<bool>,
     },
+    TunnelPath {
+        copied_bytes: u64,
+    },
     End {
         resident_mb: Option<f64>,
     },
@@ -71,8 +76,10 @@ impl Reader<'_> {
                 offset_s = (monotonic_ns as f64 - self.origin_ns as f64) / 1e9;
             }
             let t_s = value["t_s"].as_f64().unwrap_or(0.0) + offset_s;
-            if let Line::End { resident_mb } = line {
-                found.resident_mb = resident_mb;
+            match line {
+                Line::End { resident_mb } => found.resident_mb = resident_mb,
+                Line::TunnelPath { copied_bytes } => *found.copied_bytes.get_or_insert_default() += copied_bytes,
+                _ => {}
             }
             if t_s <= self.end.as_secs_f64() {
                 (value["t_s"], value["source"]) = (t_s.into(), self.source.into());
@@ -121,13 +128,17 @@ mod tests {
         let start = events::line(Instant::ZERO, "agent", "start", json!({ "monotonic_ns": 3_000_000_000_u64 }));
         let lines = outputs.iter().map(|(at, output)| events::agent_event(*at, output, None, &names));
         let end = events::line(Instant::from_millis(9000), "agent", "end", json!({ "resident_mb": 4.5 }));
-        let text: String = [start].into_iter().chain(lines).chain([end]).map(|line| format!("{line}\n")).collect();
+        let tunnel = [300, 20].map(|copied_bytes| {
+            events::line(Instant::from_millis(9000), "agent", "tunnel_path", json!({ "copied_bytes": copied_bytes }))
+        });
+        let text: String =
+            [start].into_iter().chain(lines).chain(tunnel).chain([end]).map(|line| format!("{line}\n")).collect();
 
         let reader =
             Reader { source: "agent", names: &names, origin_ns: 4_000_000_000, end: Instant::from_millis(3500) };
         let found = reader.read(text.as_bytes()).unwrap();
         let expected = DecisionRow { t_ns: 1_000_000_000, path: PathId(1), state: PathState::Active };
         assert_eq!(found.rows, AgentRows { decisions: vec![expected], alarms: Vec::new() });
-        assert_eq!((found.events.len(), found.resident_mb), (2, Some(4.5)));
+        assert_eq!((found.events.len(), found.resident_mb, found.copied_bytes), (2, Some(4.5), Some(320)));
     }
 }

@@ -36,9 +36,10 @@ pub fn execute(
     let mut agent = AgentRows::default();
     recording.agent_outputs.iter().for_each(|(at, output)| agent.note(*at, output));
     let AgentRows { decisions, alarms } = &agent;
-    let Recording { messages, results, duplicates, sums, skipped, echo_bytes, .. } = &recording;
-    let (duplicates, echo_bytes) = (*duplicates, *echo_bytes);
-    let evaluated = RunRecords { messages, decisions, alarms, duplicates, reads: results.reads, echo_bytes };
+    let Recording { messages, results, sums, skipped, .. } = &recording;
+    let (duplicates, reads) = (recording.duplicates, results.reads);
+    let (echo_bytes, copied_bytes) = (recording.echo_bytes, recording.copied_bytes);
+    let evaluated = RunRecords { messages, decisions, alarms, duplicates, reads, echo_bytes, copied_bytes };
     let metrics = run_folder::measure(scenario, (strategy, seed), &names, &evaluated, sums, *skipped)?;
     if let Some((folder, _)) = folder {
         write(folder, &names, recording)?;

@@ -321,4 +321,6 @@ pub struct RunRecords<'a> {
     pub reads: Reads,
     /// IP bytes of echo requests and their answers; none if the scenario has no `[echo]`.
     pub echo_bytes: Option<u64>,
+    /// Bytes of copies that a tunnel sent; none without one.
+    pub copied_bytes: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Traffic with deadlines, and the price of each path.
+//! The price of each path, and traffic with deadlines.
 
 use crosslane_core::time::Instant;
 
@@ -18,11 +18,14 @@ impl Scenario {
     /// Price of a byte over each path, in order of the paths: the scenario's
     /// costs, or else the rank of each path in the user's preference.
     pub fn unit_costs(&self) -> Vec<f64> {
+        self.prices().unwrap_or_else(|| self.ranks().into_iter().map(f64::from).collect())
+    }
+
+    /// Price of a byte over each path, in order of the paths; `None` without prices.
+    pub fn prices(&self) -> Option<Vec<f64>> {
         let costs = &self.service.cost_per_gb;
-        if costs.is_empty() {
-            return self.ranks().into_iter().map(f64::from).collect();
-        }
-        self.paths().iter().map(|path| costs.get(path.name).copied().unwrap_or(0.0) / 1e9).collect()
+        let price = |name: &str| costs.get(name).copied().unwrap_or(0.0) / 1e9;
+        (!costs.is_empty()).then(|| self.paths().iter().map(|path| price(path.name)).collect())
     }
 
     /// Checks that all paths have a price or none has, and that preferred paths
@@ -38,17 +41,20 @@ impl Scenario {
         if costs.is_empty() {
             return Ok(());
         }
-        let what = "paths have a price, but the traffic has no deadlines";
-        let remedy = "make it traffic of kind `deadline`, or leave `cost_per_gb` out";
-        self.lines.require(self.traffic.kind.deadlines().is_some(), "service.cost_per_gb", what, remedy)?;
-        if let Some(path) = self.paths().iter().find(|path| !costs.contains_key(path.name)) {
+        let mut paths = self.paths();
+        if let Some(path) = paths.iter().find(|path| !costs.contains_key(path.name)) {
             let what = format!("path `{}` has no price, but other paths have one", path.name);
             return Err(self.lines.error("service.cost_per_gb", what, "give all paths a price, or none"));
         }
-        let price = |name: &String| costs.get(name).copied().unwrap_or(0.0);
-        for pair in self.service.prefer.windows(2) {
-            let what = format!("`{}` is preferred to `{}` and costs more", pair[0], pair[1]);
-            let ok = price(&pair[0]) <= price(&pair[1]);
+        if let Some(radio) = self.radios.iter().find(|radio| radio.slots.is_some() || radio.tunnel.is_some()) {
+            let what = format!("paths have a price, but those of radio `{}` come and go", radio.name);
+            return Err(self.lines.error("service.cost_per_gb", what, "leave it out, or `slots` and `tunnel`"));
+        }
+        let ranks = self.ranks();
+        paths.sort_by_key(|path| ranks[usize::from(path.id.0)]);
+        for pair in paths.windows(2) {
+            let what = format!("`{}` is preferred to `{}` and costs more", pair[0].name, pair[1].name);
+            let ok = costs.get(pair[0].name) <= costs.get(pair[1].name);
             self.lines.require(ok, "service.prefer", what, "name the cheaper path first")?;
         }
         Ok(())

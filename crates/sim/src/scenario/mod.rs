@@ -170,6 +170,16 @@ pub struct Service {
     pub prefer: Vec<String>,
     /// Price of 10⁹ bytes over each path, in any currency; may be empty.
     pub cost_per_gb: BTreeMap<String, f64>,
+    /// A message that is delivered later than this is as bad as lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late_ms: Option<u32>,
+}
+
+impl Service {
+    /// After how long a message counts as late, in ms.
+    pub fn late_after_ms(&self) -> f64 {
+        self.late_ms.map_or(200.0, f64::from)
+    }
 }
 
 /// A strategy that the file defines.
@@ -209,10 +219,17 @@ pub struct PathEntry<'a> {
 
 impl Scenario {
     /// The strategy with this name: one that the file defines, or a built-in
-    /// one.
+    /// one. One with the parameter `late_ms` has that of the service, unless its own is set.
     pub fn strategy(&self, name: &str) -> Option<Strategy> {
+        const LATE_MS: &str = "late_ms";
         let defined = self.strategies.iter().find(|entry| entry.name == name);
-        defined.cloned().or_else(|| tunnel::built_in(name))
+        let mut strategy = defined.cloned().or_else(|| tunnel::built_in(name))?;
+        if let Some(late_ms) = self.service.late_ms
+            && strategy.base.entry().parameters.iter().any(|parameter| parameter.name == LATE_MS)
+        {
+            strategy.parameters.entry(LATE_MS).or_insert(late_ms.into());
+        }
+        Some(strategy)
     }
 
     /// Files that must be read before the drive.

@@ -110,13 +110,15 @@ impl Scenario {
     }
 
     /// Rank of each path in the user's preference, 0 first, in order of path id;
-    /// paths that are not named follow in that order. RSUs that take turns in slots all have
+    /// paths that are not named follow by price, and those of one price in that order. RSUs that take turns in slots all have
     /// the rank of the most preferred one.
     pub fn ranks(&self) -> Vec<u8> {
         let named = |name: &str| self.service.prefer.iter().position(|other| other == name);
         let after = self.service.prefer.len();
         let paths = self.paths().into_iter();
-        let rank = |path: PathEntry<'_>| named(path.name).unwrap_or(after + usize::from(path.id.0));
+        let by_price = self.by_price();
+        let place = |path: &PathEntry<'_>| by_price.iter().position(|id| *id == path.id).unwrap_or_default();
+        let rank = |path: PathEntry<'_>| named(path.name).unwrap_or_else(|| after + place(&path));
         let mut ranks: Vec<u8> = paths.map(|path| u8::try_from(rank(path)).unwrap_or(u8::MAX)).collect();
         for link in self.links().into_iter().filter(|link| link.slots.is_some()) {
             let ranks = &mut ranks[link.paths];
@@ -126,9 +128,19 @@ impl Scenario {
         ranks
     }
 
-    /// The path that the user prefers; path 0 if none is named.
+    /// The paths, the cheapest first; those of one price in order of path id.
+    fn by_price(&self) -> Vec<PathId> {
+        let mut ids: Vec<PathId> = self.paths().iter().map(|path| path.id).collect();
+        if let Some(prices) = self.prices() {
+            ids.sort_by(|one, other| prices[usize::from(one.0)].total_cmp(&prices[usize::from(other.0)]));
+        }
+        ids
+    }
+
+    /// The path that the user prefers; if none is named, the cheapest, and without prices path 0.
     pub fn preferred_path(&self) -> PathId {
-        self.service.prefer.first().and_then(|name| self.path_id(name)).unwrap_or(PathId(0))
+        let named = self.service.prefer.first().and_then(|name| self.path_id(name));
+        named.or_else(|| self.by_price().first().copied()).unwrap_or(PathId(0))
     }
 
     /// The path of the first subflow.

@@ -122,6 +122,11 @@ impl Scenario {
         self.check_rats()?;
         self.check_radio_tunnels()?;
         self.check_ip_version()?;
+        if let Some(late_ms) = self.service.late_ms {
+            let what = format!("`late_ms`: {late_ms} is outside 1 to 60000");
+            let ok = (1..=60_000).contains(&late_ms);
+            self.lines.require(ok, "service.late_ms", what, "choose a time in this range")?;
+        }
         for (place, name) in self.service.prefer.iter().enumerate() {
             self.known_path(name, &format!("service.prefer.{place}"))?;
         }

@@ -99,6 +99,8 @@ pub struct Recording {
     pub duplicates: Option<u64>,
     /// IP bytes of echo requests and their answers; none if the scenario has no `[echo]`.
     pub echo_bytes: Option<u64>,
+    /// Bytes of copies that the tunnel's endpoints sent; none without a tunnel.
+    pub copied_bytes: Option<u64>,
     /// Path-manager events of each kernel.
     pub kernel_events: Vec<(Instant, Side, Event)>,
     /// Totals over the packets.
@@ -195,6 +197,7 @@ impl Simulation {
     pub fn finish(self) -> Recording {
         let mut recording = self.recording;
         recording.echo_bytes = recording.echo_bytes.map(|_| self.wires.echo_bytes);
+        recording.copied_bytes = self.tunnel.as_ref().map(tunnel::TunnelEndpoints::copied_bytes);
         let (packets, sums, events) = self.wires.finish();
         (recording.packets, recording.sums) = (packets, sums);
         recording.events += events;

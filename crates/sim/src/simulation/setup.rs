@@ -94,7 +94,8 @@ fn controller(
         }
         Base::Agent(entry) => {
             let strategy = scenario.agent_strategy(entry, strategy)?;
-            let agent = Agent::new(&specs, &ranks, scenario.service.mode, strategy, actuators);
+            let mut agent = Agent::new(&specs, &ranks, scenario.service.mode, strategy, actuators);
+            agent.set_unit_costs(scenario.prices().unwrap_or_default());
             Ok(Controller::Agent(AgentDriver::new(agent, all(), paths)))
         }
     }

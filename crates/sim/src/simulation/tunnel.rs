@@ -3,6 +3,7 @@
 //! links as on a real network.
 
 use crosslane_core::actuator::Steering;
+use crosslane_core::agent::MAX_PATHS;
 use crosslane_core::engine::Engine;
 use crosslane_core::link::Direction;
 use crosslane_core::path::PathId;
@@ -64,6 +65,14 @@ impl TunnelEndpoints {
             endpoints.handle(Instant::ZERO, Direction::Up, Input::Present(path.id, true));
         }
         endpoints
+    }
+
+    /// Bytes of packets that both endpoints sent again, or over several paths.
+    pub(super) fn copied_bytes(&self) -> u64 {
+        let paths = |endpoint: &Tunnel<Packet>| -> u64 {
+            (0..MAX_PATHS as u8).filter_map(|path| endpoint.path(PathId(path))).map(|path| path.copied_bytes).sum()
+        };
+        self.endpoints.iter().map(paths).sum()
     }
 
     /// Inner MTU, in bytes.

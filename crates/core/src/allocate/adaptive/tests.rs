@@ -1,6 +1,5 @@
 use super::*;
-use crate::allocate::Latest;
-use crate::path::Rat;
+use crate::path::{Rat, Transport};
 use PathState::{Active, Backup, Closed};
 
 const PARAMS: Params = Params {
@@ -30,7 +29,7 @@ fn paths_of_one_radio_take_no_turns() {
         let inputs = [path(Belief::Fading, Active, radio), path(Belief::Stalled, Active, radio)];
         assert_eq!(allocator.allocate(&inputs).states(), [Active, Closed]);
         let latest = Latest::default();
-        let supply = |input| PathSupply { input, rat: Rat::Ieee80211p, history: None, latest: &latest };
+        let supply = |input| PathSupply { unit_cost: 0.0, input, rat: Rat::Ieee80211p, history: None, latest: &latest };
         let reason = allocator.review(Instant::ZERO + FIRST_TURN, &inputs.map(supply));
         assert_eq!(reason.is_some_and(|reason| reason.rule == "adaptive.turn"), takes_turns);
     }
@@ -45,6 +44,18 @@ fn advance(
     rat: Rat,
     beliefs: [Belief; 2],
 ) -> Option<&'static str> {
+    advance_at_prices(adaptive, was, at_ms, rat, beliefs, [0.0; 2])
+}
+
+/// The same with a price of a byte over each path.
+fn advance_at_prices(
+    adaptive: &mut Adaptive,
+    was: &mut [PathState; 2],
+    at_ms: u64,
+    rat: Rat,
+    beliefs: [Belief; 2],
+    unit_costs: [f64; 2],
+) -> Option<&'static str> {
     let input = |place: usize, was: &[PathState; 2]| PathInput {
         belief: beliefs[place],
         was: was[place],
@@ -54,7 +65,13 @@ fn advance(
     let latest = Latest::default();
     let wanted = adaptive.allocate(&[input(0, was), input(1, was)]);
     was.copy_from_slice(wanted.states());
-    let supply = |place: usize| PathSupply { input: input(place, was), rat, history: None, latest: &latest };
+    let supply = |place: usize| PathSupply {
+        input: input(place, was),
+        rat,
+        unit_cost: unit_costs[place],
+        history: None,
+        latest: &latest,
+    };
     let reason = adaptive.review(Instant::from_millis(at_ms), &[supply(0), supply(1)]);
     if reason.is_some() {
         let wanted = adaptive.allocate(&[input(0, was), input(1, was)]);
@@ -95,6 +112,7 @@ fn while_a_handover_that_its_modem_announced_lasts_another_path_carries() {
                 radio: None,
             };
             let supply = |place: usize| PathSupply {
+                unit_cost: 0.0,
                 input: input(place, &was),
                 rat: Rat::Lte,
                 history: None,
@@ -154,4 +172,57 @@ fn a_path_in_hold_down_takes_over_from_one_that_is_not_good_and_later_from_one_t
     assert_eq!(at(1010, [Fading, Good]).0, [Backup, Active], "it is left again soon: the hold-down doubles");
     assert_eq!(at(61_000, [Good, Good]).0, [Backup, Active]);
     assert_eq!(at(121_020, [Good, Good]), ([Active, Backup], Some("adaptive.return")));
+}
+
+#[test]
+fn a_path_that_was_left_returns_sooner_from_one_that_costs_more() {
+    use Belief::{Fading, Good};
+    for (unit_costs, returned_ms) in [([0.0, 1.0], 10_020), ([1.0, 1.0], 60_020), ([0.0, 0.0], 60_020)] {
+        let (mut adaptive, mut was) = (Adaptive::new(PARAMS), [Closed; 2]);
+        let mut at = |at_ms, beliefs| {
+            let rule = advance_at_prices(&mut adaptive, &mut was, at_ms, Rat::Lte, beliefs, unit_costs);
+            (was, rule)
+        };
+        at(0, [Good, Good]);
+        at(10, [Good, Good]);
+        assert_eq!(at(20, [Fading, Good]).0, [Backup, Active]);
+        assert_eq!(at(30, [Good, Good]).0, [Backup, Active]);
+        assert_eq!(at(returned_ms - 10, [Good, Good]).0, [Backup, Active], "{unit_costs:?}");
+        assert_eq!(at(returned_ms, [Good, Good]), ([Active, Backup], Some("adaptive.return")), "{unit_costs:?}");
+    }
+}
+
+#[test]
+fn all_paths_carry_on_while_together_they_carry_more_than_any_of_them_did() {
+    use Belief::Good;
+    for (mbit_s, highest_mbit_s, stays) in [([5.0, 5.0], 8.0, true), ([3.0, 2.0], 6.0, false), ([5.0, 0.0], 5.0, false)]
+    {
+        let mut adaptive = Adaptive::new(Params { mode: Mode::Aggregate, ..PARAMS });
+        let mut was = [Active, Backup];
+        for at_ms in (0..6000).step_by(10) {
+            let now = Instant::from_millis(at_ms);
+            // The sender has more data than a path takes for 0.3 s.
+            let notsent_bytes = if at_ms < 300 { 1 } else { 0 };
+            let transport = Some((now, Transport { notsent_bytes, ..Transport::IDLE }));
+            let carried = |place: usize| {
+                let fastest_other_bit_s = highest_mbit_s * 1e6;
+                Some((now, Carried { bit_s: mbit_s[place] * 1e6, fastest_other_bit_s, ..Carried::default() }))
+            };
+            let latest = [0, 1].map(|place| Latest { transport, carried: carried(place), ..Latest::default() });
+            let input = |place: usize| PathInput { belief: Good, was: was[place], rank: place as u8, radio: None };
+            let supply = |place: usize| PathSupply {
+                input: input(place),
+                rat: Rat::Lte,
+                unit_cost: 0.0,
+                history: None,
+                latest: &latest[place],
+            };
+            if adaptive.review(now, &[supply(0), supply(1)]).is_some() {
+                let wanted = adaptive.allocate(&[input(0), input(1)]);
+                was.copy_from_slice(wanted.states());
+            }
+            assert!(at_ms != 1000 || was == [Active, Active], "the second path helps");
+        }
+        assert_eq!(was == [Active, Active], stays, "{mbit_s:?}");
+    }
 }

@@ -7,7 +7,8 @@ use crate::path::{PathState, Rat};
 /// Step of a transfer: the interval at which an agent receives acknowledgements.
 const STEP_S: f64 = 0.01;
 
-const LATEST: Latest = Latest { signal: None, radio: None, transport: None, answers: None, handover: None, echo: None };
+const LATEST: Latest =
+    Latest { signal: None, radio: None, transport: None, carried: None, answers: None, handover: None, echo: None };
 
 fn input(rank: u8, was: PathState) -> PathInput {
     PathInput { belief: Belief::Good, was, rank, radio: None }
@@ -35,6 +36,7 @@ fn carry(rates: &[f64], unit_costs: &[f64], size: f64, deadline_s: f64) -> (Vec<
         }
         let inputs: Vec<PathInput> = states.iter().zip(0..).map(|(&was, rank)| input(rank, was)).collect();
         let supply = inputs.iter().zip(&histories).map(|(&input, history)| PathSupply {
+            unit_cost: 0.0,
             rat: Rat::Lte,
             input,
             history: Some(history),
@@ -120,6 +122,7 @@ fn first_admission(rates: [f64; 2], size: u64) -> Option<Admission> {
     let histories = rates.map(|rate| history(&[rate], 100));
     let mut deadline = Deadline::new(Params::default());
     let supply = [0, 1].map(|place| PathSupply {
+        unit_cost: 0.0,
         rat: Rat::Lte,
         input: input(place as u8, PathState::Active),
         history: histories.get(place),
@@ -156,6 +159,7 @@ fn completion_is_expected_as_it_is_planned() {
 fn unknown_paths_give_no_prediction_and_the_cheapest_is_used_first() {
     let mut deadline = Deadline::new(Params::default());
     let supply = [0, 1].map(|rank| PathSupply {
+        unit_cost: 0.0,
         rat: Rat::Lte,
         input: input(rank, PathState::Backup),
         history: None,
@@ -174,6 +178,7 @@ fn objects_due_earlier_come_first_in_the_shortage() {
     let fast = history(&[1e6], 100);
     let mut deadline = Deadline::new(Params::default());
     let supply = [0, 1].map(|rank| PathSupply {
+        unit_cost: 0.0,
         rat: Rat::Lte,
         input: input(rank, PathState::Backup),
         history: Some(&fast),
@@ -208,6 +213,7 @@ fn a_path_that_delays_the_others_is_closed_and_then_opened_again() {
         ];
         let inputs = [0, 1].map(|place| input(place as u8, states[place]));
         let supply = [0, 1].map(|place| PathSupply {
+            unit_cost: 0.0,
             rat: Rat::Lte,
             input: inputs[place],
             history: histories.get(place),
@@ -231,6 +237,7 @@ fn an_object_submitted_before_any_path_is_known_gets_its_prediction_later() {
     for step in 0..5 {
         let known = |place: usize| rates.get(place).filter(|_| step >= 2);
         let supply = [0, 1].map(|place| PathSupply {
+            unit_cost: 0.0,
             rat: Rat::Lte,
             input: input(place as u8, PathState::Active),
             history: known(place),

@@ -170,9 +170,10 @@ impl Flow {
         delivered > 0
     }
 
-    /// Bytes that had arrived over the subflow when it was last observed.
-    pub(super) fn bytes_received(&self) -> u64 {
-        self.last.bytes_received
+    /// Bytes that have arrived over the subflow, and that were delivered over it, since it was last observed.
+    pub(super) fn carried(&self, transport: &Transport) -> [u64; 2] {
+        let received = transport.bytes_received.saturating_sub(self.last.bytes_received);
+        [received, transport.bytes_acked.saturating_sub(self.last.bytes_acked)]
     }
 
     /// What is delivered while more waits, and what is offered.

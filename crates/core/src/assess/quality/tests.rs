@@ -364,15 +364,19 @@ fn a_position_that_delivery_contradicts_says_nothing_until_a_return_lasts() {
 }
 
 #[test]
-fn where_a_late_message_cannot_be_saved_a_path_is_left_before() {
-    for (late_ms, is_left) in [(30, true), (100, false)] {
+fn where_a_late_message_cannot_be_saved_or_is_the_peers_a_path_is_left_before() {
+    // What the peer sends while the vehicle sends 5000 bytes.
+    for (late_ms, received_bytes, is_left) in
+        [(30, 0, true), (100, 0, false), (100, 400, false), (100, 600, true), (100, 5000, true)]
+    {
         let mut drive = Drive::new(Rat::Ieee80211p, late_ms);
         for place in 0..100_u16 {
             drive.signal(-70.0 - 0.2 * f32::from(place));
+            drive.transport.bytes_received += received_bytes;
             drive.messages(100, 20);
         }
         let is = if is_left { (Belief::Fading, "quality.low") } else { (Belief::Good, "quality.return") };
-        assert_eq!(drive.is(), is, "{late_ms} ms");
+        assert_eq!(drive.is(), is, "{late_ms} ms, {received_bytes} bytes");
     }
 }
 

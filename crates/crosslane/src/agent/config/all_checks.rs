@@ -1,12 +1,12 @@
 //! All checks of a configuration.
 
 use super::checks::{self, Complaint};
-use super::{Config, cam, class, echo, http, keepalive, observe, roadside, unit, volume};
+use super::{Config, cam, class, echo, http, keepalive, observe, preference, roadside, unit, volume};
 
 /// # Errors
 /// Place in the text, cause and remedy.
 pub(super) fn check(config: &Config) -> Result<(), Complaint> {
-    let of_keys = [checks::ranges, checks::mode, checks::demands, checks::costs];
+    let of_keys = [checks::ranges, checks::mode, checks::demands];
     let of_sections = [
         class::check,
         observe::check,
@@ -16,6 +16,7 @@ pub(super) fn check(config: &Config) -> Result<(), Complaint> {
         echo::check,
         http::check,
         keepalive::check,
+        preference::check,
         volume::check,
     ];
     of_keys.into_iter().chain(of_sections).try_for_each(|check| check(config))

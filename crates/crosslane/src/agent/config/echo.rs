@@ -64,12 +64,10 @@ impl Config {
     /// longer one by default, and one that shares a radio none: frames to a station that is gone hold up the others.
     pub fn echo_periods(&self) -> Vec<Option<Duration>> {
         let Some(echo) = self.echo.as_ref().map(Spanned::get_ref) else { return vec![None; self.paths.len()] };
-        let has_price =
-            |path: &PathConfig| self.service.cost_per_gb.get(&path.name).is_some_and(|cost| *cost.get_ref() > 0.0);
         let period = |path: &PathConfig| match echo.paths.get(&path.name) {
             Some(period) => period.get_ref().duration(),
             None if path.radio.is_some() => None,
-            None if path.volume.is_some() || has_price(path) => echo.period_ms.metered().duration(),
+            None if path.volume.is_some() || self.is_priced(&path.name) => echo.period_ms.metered().duration(),
             None => echo.period_ms.duration(),
         };
         self.paths.iter().map(|path| period(path.get_ref())).collect()
@@ -93,7 +91,7 @@ mod tests {
         assert_eq!(periods(VEHICLE), [Some(200), Some(200)]);
         assert_eq!(periods(&VEHICLE.replace("[echo]\naddress = \"192.0.2.1\"\n", "")), [None, None]);
         assert_eq!(periods(&format!("{VEHICLE}period_ms = 50\npaths = {{ lte = \"off\" }}\n")), [Some(50), None]);
-        let priced = VEHICLE.replace("prefer =", "demands = \"@x\"\ncost_per_gb = { wifi = 0, lte = 3 }\nprefer =");
+        let priced = VEHICLE.replace("prefer =", "cost_per_gb = { wifi = 0, lte = 3 }\nprefer =");
         assert_eq!(periods(&priced), [Some(200), Some(2000)]);
         let limited = VEHICLE.replace("rat = \"lte\"\n", "rat = \"lte\"\n[path.volume]\nmonth_mb = 100\n");
         assert_eq!(periods(&limited), [Some(200), Some(2000)]);

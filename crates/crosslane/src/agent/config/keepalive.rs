@@ -51,12 +51,10 @@ pub(super) fn check(config: &Config) -> Result<(), Complaint> {
 impl Config {
     /// Keepalives of each path in the tunnel.
     pub fn keepalives(&self) -> Vec<Keepalive> {
-        let has_price =
-            |path: &PathConfig| self.service.cost_per_gb.get(&path.name).is_some_and(|cost| *cost.get_ref() > 0.0);
         let keepalive = |path: &PathConfig| match path.keepalive_s.as_ref().map(|setting| setting.get_ref().0) {
             Some(Some(seconds)) => Keepalive::every(Duration::from_secs_f64(seconds)),
             Some(None) => Keepalive::OFF,
-            None if has_price(path) => Keepalive::PRICED,
+            None if self.is_priced(&path.name) => Keepalive::PRICED,
             None => Keepalive::DEFAULT,
         };
         self.paths.iter().map(|path| keepalive(path.get_ref())).collect()

@@ -90,7 +90,7 @@ pub const METRICS: &[Metric] = metrics! {
         "messages never delivered before the run ended",
         Run(|run| Some(messages::lost(run) as f64));
     "late_share": "0–1", Low, Both, "messages late or lost",
-        "of the messages or datagrams, those delivered more than 200 ms after their write began, or never",
+        "of the messages or datagrams, those delivered later than `service.late_ms` (200 without it) after their write began, or never",
         Run(messages::late_share);
     "lost_share": "0–1", Low, Both, "datagrams lost",
         "of the datagrams sent, those never received; traffic by UDP only, as the next two",
@@ -110,6 +110,9 @@ pub const METRICS: &[Metric] = metrics! {
     "path.NAME.bytes": "bytes", Neither, Both, "payload delivered over NAME",
         "payload delivered over this path, with retransmissions, both directions; over a wire, bytes of IP",
         Path(|run, path| run.sums.delivered_payload_bytes.get(usize::from(path.0)).map(|&bytes| bytes as f64));
+    "cost": "currency", Low, Both, "cost",
+        "payload bytes delivered over each path times its price; only with prices",
+        Run(|run| Some(run.sums.cost(run.context.prices.as_ref()?)));
     "delivered_bytes": "bytes", High, Both, "delivered to the application",
         "size of the messages, or of the uploads, that were delivered completely",
         Run(|run| Some(messages::delivered_bytes(run) as f64));
@@ -140,8 +143,11 @@ pub const METRICS: &[Metric] = metrics! {
     "echo_bytes": "bytes", Low, Both, "echo requests and answers",
         "IP bytes of the echo requests over paths that carry nothing, and of their answers; only with `[echo]`",
         Run(|run| Some(run.records.echo_bytes? as f64));
+    "copied_bytes": "bytes", Low, Both, "copies in the tunnel",
+        "bytes that both endpoints of the tunnel sent for packets that had been sent before, or at the same time over another path; through the tunnel only",
+        Run(|run| Some(run.records.copied_bytes? as f64));
     "deadline.missed_share": "0–1", Low, Both, "deadlines missed",
-        "of the objects whose deadline is within the run, those whose last byte was read later or never; traffic of kind `deadline` only, as the next seven",
+        "of the objects whose deadline is within the run, those whose last byte was read later or never; traffic of kind `deadline` only, as the next eight",
         Run(|run| Some(run.objects()?.missed_share));
     "deadline.undroppable_missed_share": "0–1", Low, Both, "deadlines missed, not droppable",
         "the same of the objects that may not be dropped; only with `droppable_every` above 1",
@@ -164,12 +170,9 @@ pub const METRICS: &[Metric] = metrics! {
     "path.NAME.share_optimum": "0–1", Neither, Both, "minimum share carried by NAME",
         "of the bytes of the minimum cost (`cost_optimum`), the share over this path",
         Path(|run, path| run.objects()?.optimum.as_ref()?.share(usize::from(path.0)));
-    "cost": "currency", Low, Both, "cost",
-        "payload bytes delivered over each path times its price; only with prices, as the next",
-        Run(|run| run.objects()?.cost(run.sums));
     "cost_optimum": "currency", Neither, Both, "minimum cost",
-        "the minimum cost of delivering the maximum that can be in time, computed afterwards from the links' true rates (1424 bytes of payload in 1500), in slots of 10 ms",
-        Run(|run| run.objects()?.optimal_cost());
+        "the minimum cost of delivering the maximum that can be in time, computed afterwards from the links' true rates (1424 bytes of payload in 1500), in slots of 10 ms; only with prices",
+        Run(|run| run.context.prices.as_ref().and(run.objects()?.optimum.as_ref()).map(|optimum| optimum.cost));
     "alarms": "count", Neither, Both, "sudden-loss alarms",
         "sudden-loss alarms raised",
         Run(|run| Some(run.records.alarms.len() as f64));

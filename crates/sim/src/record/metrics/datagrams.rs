@@ -80,6 +80,8 @@ mod tests {
             traffic_start_ns: 0,
             end_ns: 10_000 * MS,
             crossing_ns: None,
+            late_ms: 200.0,
+            prices: None,
             objects: None,
         };
         let records = RunRecords { messages, duplicates, ..Default::default() };

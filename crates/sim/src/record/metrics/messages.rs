@@ -13,14 +13,13 @@ pub(super) fn lost(run: &Run) -> usize {
     run.records.messages.iter().filter(|m| m.received_ns.is_none()).count()
 }
 
-/// A message that is delivered later than this after its write is late.
-const LATE_MS: f64 = 200.0;
-
 /// Of the messages, those late or never delivered.
 pub(super) fn late_share(run: &Run) -> Option<f64> {
     let messages = &run.records.messages;
     let is_late = |message: &&MessageRow| {
-        message.received_ns.is_none_or(|received_ns| millis(received_ns.saturating_sub(message.sent_ns)) > LATE_MS)
+        message
+            .received_ns
+            .is_none_or(|received_ns| millis(received_ns.saturating_sub(message.sent_ns)) > run.context.late_ms)
     };
     (!messages.is_empty()).then(|| messages.iter().filter(is_late).count() as f64 / messages.len() as f64)
 }

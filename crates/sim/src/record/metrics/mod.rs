@@ -45,6 +45,10 @@ pub struct Context<'a> {
     /// Time that replaces the handover in runs without one, for the handover
     /// delay: the crossing that the scenario expects.
     pub crossing_ns: Option<u64>,
+    /// A message or datagram that is delivered later than this after its write is late.
+    pub late_ms: f64,
+    /// Price of a byte over each path; `None` without prices.
+    pub prices: Option<Vec<f64>>,
     /// Results of traffic with deadlines.
     pub objects: Option<Objects>,
 }
@@ -73,6 +77,8 @@ impl Context<'_> {
             traffic_start_ns: nanos(scenario.traffic.start_s),
             end_ns: nanos(scenario.duration_s),
             crossing_ns: crossing_s.map(nanos),
+            late_ms: scenario.service.late_after_ms(),
+            prices: scenario.prices(),
             objects: None,
         }
     }

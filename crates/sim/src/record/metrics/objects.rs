@@ -1,6 +1,5 @@
 //! The metrics of traffic with deadlines.
 
-use super::PacketSums;
 use crate::bounds::least_cost::Optimum;
 use crate::record::rows::MessageRow;
 use crate::scenario::Scenario;
@@ -18,8 +17,6 @@ pub struct Objects {
     pub(super) took_s: Vec<f64>,
     /// Times from generation to the last byte accepted by the connection, ascending, in s.
     pub(super) write_s: Vec<f64>,
-    /// Price of a byte over each path; none without prices.
-    byte_costs: Option<Vec<f64>>,
     /// The least cost of the run.
     pub(super) optimum: Option<Optimum>,
 }
@@ -48,18 +45,8 @@ impl Objects {
             unwritten_share: late_share(&write_ns),
             took_s: sorted_s(took_ns),
             write_s: sorted_s(write_ns),
-            byte_costs: (!scenario.service.cost_per_gb.is_empty()).then(|| scenario.unit_costs()),
             optimum,
         })
-    }
-
-    pub(super) fn cost(&self, sums: &PacketSums) -> Option<f64> {
-        let costs = self.byte_costs.as_ref()?;
-        Some(sums.delivered_payload_bytes.iter().zip(costs).map(|(&bytes, cost)| bytes as f64 * cost).sum())
-    }
-
-    pub(super) fn optimal_cost(&self) -> Option<f64> {
-        self.byte_costs.as_ref().and(self.optimum.as_ref()).map(|optimum| optimum.cost)
     }
 }
 

@@ -95,6 +95,11 @@ impl PacketSums {
         (total > 0).then(|| part as f64 / total as f64)
     }
 
+    /// What was delivered costs, by the price of a byte over each path.
+    pub(super) fn cost(&self, prices: &[f64]) -> f64 {
+        self.delivered_payload_bytes.iter().zip(prices).map(|(&bytes, price)| bytes as f64 * price).sum()
+    }
+
     /// Time from the first data acknowledgement at the vehicle to its first SYN
     /// with MP_JOIN, in ns. The kernel admits further subflows, and notifies
     /// the path manager, once data has been acknowledged.

@@ -22,6 +22,8 @@ fn context(paths: &[String]) -> Context<'_> {
         traffic_start_ns: 1000 * MS,
         end_ns: 10_000 * MS,
         crossing_ns: None,
+        late_ms: 200.0,
+        prices: None,
         objects: None,
     }
 }
