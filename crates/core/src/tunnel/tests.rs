@@ -8,6 +8,7 @@ use crate::path::PathState;
 
 mod burst_end;
 mod clocks;
+mod dips;
 mod explain;
 mod higher_delay_path;
 mod holes;
