@@ -55,8 +55,11 @@ fn a_retransmission_is_waited_for() {
 /// Path 0 is ahead; path 1 delivers a packet each 50 ms until it stops.
 fn released_at(path_1_stops_ms: u64) -> Option<u64> {
     let mut flows = ReorderBuffer::new();
-    (0..40).for_each(|sequence| drop(flows.take(at(1000), key((sequence >= 20).into(), sequence), sequence, BOTH)));
-    (100..110).for_each(|sequence| drop(flows.take(at(1000), key(0, sequence), sequence, BOTH)));
+    for (sequence, path) in
+        (0..40).map(|sequence| (sequence, u8::from(sequence >= 20))).chain((100..110).map(|sequence| (sequence, 0)))
+    {
+        flows.take(at(1000), key(path, sequence), sequence, BOTH);
+    }
     flows.ready.clear();
     (1001..3000).find(|&ms| {
         if ms % 50 == 0 && ms <= path_1_stops_ms {
