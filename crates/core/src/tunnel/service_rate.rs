@@ -7,7 +7,7 @@ const SPAN: Duration = Duration::from_millis(250);
 /// A measurement counts for one to two times this time.
 const MEMORY: Duration = Duration::from_secs(8);
 /// Maximum factor of a rate that varies.
-const MAX_FACTOR: f64 = 8.0;
+const MAX_FACTOR: f64 = 4.0;
 
 /// Measurements of one period of memory.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,14 +60,13 @@ impl ServiceRate {
     }
 
     /// The bytes that are no standing queue, with this target of the queueing time: what the best rate of the last
-    /// seconds would carry within it. A rate that varies gets more, by the cube of its best to its mean: the next rise
-    /// may exceed the last one, and a sender that was cut down is too slow to follow it. (The square was not enough on
-    /// recorded operators.)
+    /// seconds would carry within it. A rate that varies gets as many times more as its best exceeds its mean: the next
+    /// rise may exceed the last one, and a sender that was cut down is too slow to follow it.
     pub(super) fn allowed_bytes(&self, target: Duration) -> f64 {
         let best = self.now.best.max(self.before.best);
         let [bytes, seconds] = [self.now.busy.0 + self.before.busy.0, self.now.busy.1 + self.before.busy.1];
         let variability = if bytes > 0.0 { best * seconds / bytes } else { 1.0 };
-        best * target.as_secs_f64() * (variability * variability * variability).clamp(1.0, MAX_FACTOR)
+        best * target.as_secs_f64() * variability.clamp(1.0, MAX_FACTOR)
     }
 }
 
@@ -113,7 +112,7 @@ mod tests {
             serve(&mut rate, [second * 1000 + 500, second * 1000 + 1000], 10);
         });
         let allowed = allowed_ms(&rate);
-        assert!((250..350).contains(&allowed), "50 ms, times the cube of 1 / 0.55: {allowed}");
+        assert!((80..105).contains(&allowed), "50 ms, 1 / 0.55 times: {allowed}");
         serve(&mut rate, [20_000, 38_000], 2);
         assert_eq!(allowed_ms(&rate), 25);
     }

@@ -8,7 +8,6 @@ use crate::path::PathState;
 
 mod burst_end;
 mod clocks;
-mod dips;
 mod explain;
 mod higher_delay_path;
 mod holes;
