@@ -26,6 +26,7 @@ mod hopeless;
 mod late_paths;
 mod suspension;
 
+use forecast::has_plenty;
 use hopeless::Hopeless;
 use suspension::Suspensions;
 
@@ -209,7 +210,8 @@ impl Deadline {
             let waits = |due: &Due| {
                 due.bytes - queued <= self.carries_after_start(sources, source, due.within_s - wait_s) * part
             };
-            if !first && (shortage.iter().all(enough) || (may_pause && shortage.iter().all(waits))) {
+            let has_plenty = self.is_unordered && due.iter().all(|due| has_plenty(&sources[..place], due));
+            if !first && (has_plenty || shortage.iter().all(enough) || (may_pause && shortage.iter().all(waits))) {
                 break;
             }
             on[place] = true;
