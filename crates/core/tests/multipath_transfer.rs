@@ -369,13 +369,13 @@ fn observed(late: Late) -> Pair {
     pair
 }
 
-/// 40 MB due in 8 s, where both paths carry 16.
+/// 60 MB due in 8 s, where both paths carry 16.
 #[test]
 fn an_object_that_cannot_be_in_time_is_given_to_the_expensive_path_only_if_it_is_of_use_late() {
     let expensive = |late: Late| {
         let mut pair = observed(late);
         let before = pair.sender.carried(1).bytes;
-        pair.submit(40_000_000, Some(at(16)));
+        pair.submit(60_000_000, Some(at(16)));
         pair.run(&[10_000, 10_000], at(16));
         assert!(pair.sender.carried(0).bytes > 14_000_000, "the cheap path carries on");
         pair.sender.carried(1).bytes - before
@@ -384,12 +384,12 @@ fn an_object_that_cannot_be_in_time_is_given_to_the_expensive_path_only_if_it_is
     assert!(expensive(Late::Continue) > 6_000_000);
 }
 
-/// The cheap path is busy with 40 MB until 16 s: the expensive one carries most of the 6 MB behind them, and nothing of them.
+/// The cheap path is busy with 60 MB until 16 s: the expensive one carries most of the 6 MB behind them, and nothing of them.
 #[test]
 fn the_object_behind_one_that_cannot_be_in_time_arrives_over_the_expensive_path() {
     let mut pair = observed(Late::GiveUp);
     let before = pair.sender.carried(1).bytes;
-    pair.submit(40_000_000, Some(at(16)));
+    pair.submit(60_000_000, Some(at(16)));
     pair.submit(6_000_000, Some(at(18)));
     pair.run(&[10_000, 10_000], at(18));
     assert_eq!((pair.ended.get(&1), pair.ended.get(&2)), (Some(&Outcome::Partial), Some(&Outcome::Stored)));
@@ -397,12 +397,12 @@ fn the_object_behind_one_that_cannot_be_in_time_arrives_over_the_expensive_path(
     assert!((3_500_000..=6_000_000).contains(&expensive), "{expensive}");
 }
 
-/// Once the paths carry four times as much, the object may be in time again.
+/// Once the paths carry six times as much, the object may be in time again.
 #[test]
 fn an_object_that_could_not_be_in_time_is_carried_by_both_paths_when_they_become_faster() {
     let mut pair = observed(Late::GiveUp);
     let before = pair.sender.carried(1).bytes;
-    pair.submit(40_000_000, Some(at(16)));
+    pair.submit(60_000_000, Some(at(16)));
     pair.run(&[10_000, 10_000], at(9));
     assert_eq!(pair.sender.carried(1).bytes, before);
     pair.run(&[60_000, 60_000], at(16));

@@ -13,7 +13,7 @@ use crate::assess::Reason;
 use crate::demand::Demand;
 
 /// An object is hopeless if all paths together would not carry it in time at this multiple of the rates observed.
-const OPTIMISM: f64 = 2.0;
+const OPTIMISM: f64 = 3.0;
 
 /// The hopeless objects, and the only path that carries them.
 #[derive(Clone, Debug, Default)]

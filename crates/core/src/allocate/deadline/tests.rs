@@ -270,12 +270,12 @@ fn a_path_is_switched_off_with_the_reason_that_its_object_cannot_be_in_time() {
         deadline.on_demand(Instant::from_millis(now_s * 1000), &demand(size_bytes, 0, 10_000, &[1.0, 5.0]), &supply)
     };
     assert_eq!(reason(0, 15_000_000).map(|reason| reason.rule), Some("deadline.short"));
-    // Twice the rates of both are 28 MB in 7 s.
-    assert_eq!(reason(3, 26_000_000), None);
-    let hopeless = reason(3, 29_000_000);
+    // Three times the rates of both are 41.6 MB.
+    assert_eq!(reason(3, 41_000_000), None);
+    let hopeless = reason(3, 43_000_000);
     assert_eq!(hopeless.as_ref().map(|reason| reason.rule), Some("deadline.hopeless"));
     let text = hopeless.map_or(String::new(), |reason| reason.text);
-    assert!(text.starts_with("29.00 MB are due within 6.93 s and cannot be there in time even at 2 times"), "{text}");
+    assert!(text.starts_with("43.00 MB are due within 6.93 s and cannot be there in time even at 3 times"), "{text}");
 }
 
 /// 12 MB in 20 s over a path of 1 MB/s that broke down for 10 s: the forecast is too low, the rate observed is not. In the last
