@@ -397,18 +397,6 @@ fn the_object_behind_one_that_cannot_be_in_time_arrives_over_the_expensive_path(
     assert!((3_500_000..=6_000_000).contains(&expensive), "{expensive}");
 }
 
-/// Once the paths carry six times as much, the object may be in time again.
-#[test]
-fn an_object_that_could_not_be_in_time_is_carried_by_both_paths_when_they_become_faster() {
-    let mut pair = observed(Late::GiveUp);
-    let before = pair.sender.carried(1).bytes;
-    pair.submit(60_000_000, Some(at(16)));
-    pair.run(&[10_000, 10_000], at(9));
-    assert_eq!(pair.sender.carried(1).bytes, before);
-    pair.run(&[60_000, 60_000], at(16));
-    assert!(pair.sender.carried(1).bytes > before);
-}
-
 /// Frames of 50 kB each 40 ms, due in 150 ms, over a path of 1 MB/s: it carries four of five.
 #[test]
 fn an_object_that_may_be_dropped_is_so_rather_than_late_and_makes_room_for_the_others() {
