@@ -360,6 +360,43 @@ fn the_expensive_path_carries_only_what_the_cheap_one_cannot() {
     assert!((2_000_000..2_600_000).contains(&expensive), "{expensive}");
 }
 
+/// Two paths of 1 MB/s each whose rates are known, since they carried 10 MB that were due in 8 s.
+fn observed(late: Late) -> Pair {
+    let mut pair = Pair::new(late, &[1.0, 5.0]);
+    pair.submit(10_000_000, Some(at(8)));
+    pair.run(&[10_000, 10_000], at(8));
+    assert_eq!(pair.ended.get(&0), Some(&Outcome::Stored));
+    pair
+}
+
+/// 60 MB due in 8 s, where both paths carry 16.
+#[test]
+fn an_object_that_cannot_be_in_time_is_given_to_the_expensive_path_only_if_it_is_of_use_late() {
+    let expensive = |late: Late| {
+        let mut pair = observed(late);
+        let before = pair.sender.carried(1).bytes;
+        pair.submit(60_000_000, Some(at(16)));
+        pair.run(&[10_000, 10_000], at(16));
+        assert!(pair.sender.carried(0).bytes > 14_000_000, "the cheap path carries on");
+        pair.sender.carried(1).bytes - before
+    };
+    assert_eq!(expensive(Late::GiveUp), 0);
+    assert!(expensive(Late::Continue) > 6_000_000);
+}
+
+/// The cheap path is busy with 60 MB until 16 s: the expensive one carries most of the 6 MB behind them, and nothing of them.
+#[test]
+fn the_object_behind_one_that_cannot_be_in_time_arrives_over_the_expensive_path() {
+    let mut pair = observed(Late::GiveUp);
+    let before = pair.sender.carried(1).bytes;
+    pair.submit(60_000_000, Some(at(16)));
+    pair.submit(6_000_000, Some(at(18)));
+    pair.run(&[10_000, 10_000], at(18));
+    assert_eq!((pair.ended.get(&1), pair.ended.get(&2)), (Some(&Outcome::Partial), Some(&Outcome::Stored)));
+    let expensive = pair.sender.carried(1).bytes - before;
+    assert!((3_500_000..=6_000_000).contains(&expensive), "{expensive}");
+}
+
 /// Frames of 50 kB each 40 ms, due in 150 ms, over a path of 1 MB/s: it carries four of five.
 #[test]
 fn an_object_that_may_be_dropped_is_so_rather_than_late_and_makes_room_for_the_others() {

@@ -192,6 +192,22 @@ fn in_no_case_a_deadline_is_missed_or_much_more_than_must_goes_over_the_expensiv
     Ok(())
 }
 
+/// Each object is 3.7 times what both paths carry in time; the expensive path carries until its rate is known.
+#[test]
+fn an_object_that_cannot_be_in_time_costs_little_and_the_events_say_why() -> Result<(), Box<dyn Error>> {
+    for case in ["symmetric-10s-cubic", "symmetric-10s-bbr"] {
+        let text = fs::read_to_string(folder().join(format!("{case}.toml")))?;
+        let text = text.replace("object_bytes = 10000000", "object_bytes = 70000000");
+        let recording = run(&Scenario::parse(&text, case)?, "deadline", 1)?;
+        let share = recording.sums.share(PathId(1)).unwrap_or(1.0);
+        assert!(share < 0.1, "{case}: {share}");
+        let is_hopeless =
+            |output: &Output| matches!(output, Output::Decision { reason, .. } if reason.rule == "deadline.hopeless");
+        assert!(recording.agent_outputs.iter().any(|(_, output)| is_hopeless(output)), "{case}");
+    }
+    Ok(())
+}
+
 /// The preferred path delivers nothing from 5 to 9 s: the other one carries, and a new connection follows.
 #[test]
 fn a_path_that_fails_holds_up_no_object_and_is_connected_again() -> Result<(), Box<dyn Error>> {

@@ -21,9 +21,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 mod admission;
+mod forecast;
+mod hopeless;
 mod late_paths;
 mod suspension;
 
+use forecast::has_plenty;
+use hopeless::Hopeless;
 use suspension::Suspensions;
 
 use super::{Allocator, PathInput, PathSupply, select_active};
@@ -69,8 +73,6 @@ const MIN_OBSERVED_S: f64 = 0.5;
 /// Such a path that was never observed begins as if it had this part of the assumed rate: what it carries too early is
 /// little, since it soon pauses.
 const UNOBSERVED_SHARE: f64 = 0.4;
-/// Initial congestion window, in bytes (RFC 6928: 10 segments).
-const INITIAL_WINDOW_BYTES: f64 = 14_240.0;
 /// Ratio of the latest to the minimum RTT above which data queues in the network.
 const QUEUEING_RATIO: f64 = 1.75;
 /// Horizon of the rates with which queues are compared, in s.
@@ -88,10 +90,6 @@ const BACKLOG_WRITE: f64 = 65_536.0;
 const BURST_BYTES: f64 = 65_388.0;
 /// Maximum time allowed for a burst, in s.
 const MAX_BURST_S: f64 = 1.0;
-/// Length of the windows with which a forecast is compared, in horizons.
-const WINDOW_HORIZONS: f64 = 2.0;
-/// Weight of an assumed rate, in observed windows.
-const PRIOR_WINDOWS: f64 = 0.3;
 /// Backlog of an unknown path, so that its rate can be measured.
 const BACKLOG_FIRST: f64 = 262_144.0;
 
@@ -101,6 +99,9 @@ pub struct Deadline {
     params: Params,
     /// Whether data on one path waits for no other's.
     is_unordered: bool,
+    /// Whether an object past its deadline is given up.
+    gives_up: bool,
+    hopeless: Hopeless,
     /// Whether each path carries.
     on: Vec<bool>,
     suspensions: Suspensions,
@@ -147,9 +148,10 @@ impl Deadline {
         Deadline { params, backlog_rtts: params.backlog_rtts[0], ..Deadline::default() }
     }
 
-    /// The same for a connection on each path: none delays the others.
-    pub fn without_ordering(params: Params) -> Deadline {
-        Deadline { is_unordered: true, ..Deadline::new(params) }
+    /// The same for a connection on each path: none delays the others. `gives_up`: an object past its deadline is
+    /// given up.
+    pub fn without_ordering(params: Params, gives_up: bool) -> Deadline {
+        Deadline { is_unordered: true, gives_up, ..Deadline::new(params) }
     }
 
     /// The good paths, the cheapest first, without suspended ones and those without a
@@ -208,7 +210,8 @@ impl Deadline {
             let waits = |due: &Due| {
                 due.bytes - queued <= self.carries_after_start(sources, source, due.within_s - wait_s) * part
             };
-            if !first && (shortage.iter().all(enough) || (may_pause && shortage.iter().all(waits))) {
+            let has_plenty = self.is_unordered && due.iter().all(|due| has_plenty(&sources[..place], due));
+            if !first && (has_plenty || shortage.iter().all(enough) || (may_pause && shortage.iter().all(waits))) {
                 break;
             }
             on[place] = true;
@@ -217,45 +220,6 @@ impl Deadline {
             }
         }
         on
-    }
-
-    /// Forecast rate over a horizon, in bytes/s. What is unknown of a path is taken
-    /// from the others, and what is unknown of all from an assumption.
-    fn rate(&self, sources: &[Source], source: &Source, horizon_s: f64) -> f64 {
-        let forecast_ratio =
-            |source: &Source| source.history.forecast_ratio(horizon_s * WINDOW_HORIZONS, self.params.confidence);
-        // What the longer window lost is charged to this one: a path that stalls
-        // occasionally loses no more in the longer window, a path of varying rate does.
-        let weighted = |(windows, part): (f64, f64), assumed: f64| {
-            let part = (1.0 - WINDOW_HORIZONS * (1.0 - part)).max(0.0);
-            (windows * part + PRIOR_WINDOWS * assumed) / (windows + PRIOR_WINDOWS)
-        };
-        let others = sources.iter().filter(|other| other.place != source.place);
-        let assumed = others.fold(self.params.prior_share, |assumed, other| weighted(forecast_ratio(other), assumed));
-        match source.history.mean_rate(horizon_s) {
-            Some(mean_rate) => mean_rate * weighted(forecast_ratio(source), assumed),
-            None => source.prior * assumed,
-        }
-    }
-
-    /// Bytes that it carries within `within_s` if it is on from now.
-    fn carries(&self, sources: &[Source], source: &Source, within_s: f64) -> f64 {
-        if !source.on {
-            return self.carries_after_start(sources, source, within_s);
-        }
-        self.rate(sources, source, within_s) * within_s.max(0.0)
-    }
-
-    /// Bytes that it carries within `within_s` if it is switched on at the beginning.
-    fn carries_after_start(&self, sources: &[Source], source: &Source, within_s: f64) -> f64 {
-        let rate = self.rate(sources, source, within_s);
-        let rtt_s = source.history.min_rtt().as_secs_f64();
-        let doublings = libm::log2((rate * rtt_s / INITIAL_WINDOW_BYTES).max(1.0));
-        let learned_s = source.history.start_cost_s().unwrap_or(0.0);
-        // On a separate connection a path pauses so briefly that it is warm, and may yet have to start slowly.
-        let is_warm = source.history.is_warm() && !(source.on && self.is_unordered);
-        let lead_s = if is_warm { rtt_s } else { (rtt_s * (1.0 + doublings)).max(learned_s) };
-        rate * (within_s - lead_s).max(0.0)
     }
 
     /// What is due by each deadline: to be acknowledged half an RTT later, or if unordered by then.
@@ -335,6 +299,9 @@ impl Deadline {
         let Some(last) = due.last() else {
             return Reason::plain("deadline.idle", "nothing is due: only the cheapest path is used");
         };
+        if let Some(reason) = self.hopeless.reason().filter(|_| carrying == 1) {
+            return reason;
+        }
         let cheapest = sources.first().map_or(0.0, |source| self.carries(sources, source, last.within_s));
         let text = format!(
             "{:.2} MB are due within {:.2} s, the cheapest path is predicted to carry {:.2}: {carrying} of {} paths",
@@ -364,8 +331,11 @@ impl Allocator for Deadline {
         if !self.is_unordered {
             self.update_skew(&sources);
         }
-        let due = self.due(now, demand, &sources);
+        let mut due = self.due(now, demand, &sources);
         self.admit(now, demand, &sources, &due);
+        if self.gives_up {
+            self.limit_hopeless(demand, &sources, &mut due);
+        }
         let mut carry = self.plan(&sources, if self.is_learning(now, demand, &sources) { &[] } else { &due });
         if !self.is_unordered {
             self.suspend(now, &sources, &mut carry);

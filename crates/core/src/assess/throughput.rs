@@ -125,12 +125,29 @@ impl History {
     /// Mean rate, in bytes/s, over the last two seconds that counted or, if that is
     /// less, over `horizon_s`; `None` while too little is known.
     pub fn mean_rate(&self, horizon_s: f64) -> Option<f64> {
+        self.mean_rates(horizon_s).map(|[latest, longer]| latest.min(longer))
+    }
+
+    /// The same with the greater of both.
+    pub fn best_rate(&self, horizon_s: f64) -> Option<f64> {
+        self.mean_rates(horizon_s).map(|[latest, longer]| latest.max(longer))
+    }
+
+    fn mean_rates(&self, horizon_s: f64) -> Option<[f64; 2]> {
         let mean = |count: usize| {
             let count = count.min(self.intervals.len());
             self.intervals.iter().rev().take(count).map(|interval| interval.bytes_s).sum::<f64>() / count as f64
         };
         let count = (horizon_s / INTERVAL.as_secs_f64()) as usize;
-        (self.intervals.len() >= MIN_INTERVALS).then(|| mean(MEAN_INTERVALS).min(mean(count.max(MEAN_INTERVALS))))
+        (self.intervals.len() >= MIN_INTERVALS).then(|| [MEAN_INTERVALS, count.max(MEAN_INTERVALS)].map(mean))
+    }
+
+    /// How much less than the mean rate before it a second in five carried at least, as a part of that rate; 0 while none was
+    /// observed. It is about nil on a path of constant rate, also if BBR probes its RTT: such a probe is in a second in
+    /// seven.
+    pub fn shortfall(&self) -> f64 {
+        let [_, second, ..] = &self.ratios;
+        second.get(second.len() / 5).map_or(0.0, |ratio| (1.0 - ratio).max(0.0))
     }
 
     /// Time for which its rate was observed, in s.

@@ -248,3 +248,63 @@ fn an_object_submitted_before_any_path_is_known_gets_its_prediction_later() {
     }
     assert_eq!(reports, [(0, None), (2, Some(true))]);
 }
+
+/// The rate falls by half for one second in three. Over MPTCP the forecast is as before.
+#[test]
+fn the_forecast_is_more_cautious_where_the_rate_varies_and_no_path_waits_for_another() {
+    let varying: Vec<f64> = (0..30).map(|interval| if interval < 10 { 0.5e6 } else { 1e6 }).collect();
+    let [constant, varying] = [history(&[1e6], 300), history(&varying, 300)];
+    let forecast = |deadline: &Deadline, history| {
+        let source = Source { place: 0, cost: 1.0, rank: 0, history, on: true, prior: 0.0 };
+        deadline.rate(&[source], &source, 4.0)
+    };
+    let (alone, ordered) = (Deadline::without_ordering(Params::default(), true), Deadline::new(Params::default()));
+    assert_eq!(forecast(&alone, &constant), forecast(&ordered, &constant));
+    assert!(forecast(&alone, &varying) < 0.65 * forecast(&ordered, &varying));
+}
+
+#[test]
+fn a_path_is_switched_off_with_the_reason_that_its_object_cannot_be_in_time() {
+    let fast = history(&[1e6], 100);
+    let mut deadline = Deadline::without_ordering(Params::default(), true);
+    let supply = [0, 1].map(|rank| PathSupply {
+        rat: Rat::Lte,
+        input: input(rank, PathState::Active),
+        history: Some(&fast),
+        latest: &LATEST,
+    });
+    let mut reason = |now_s: u64, size_bytes| {
+        deadline.on_demand(Instant::from_millis(now_s * 1000), &demand(size_bytes, 0, 10_000, &[1.0, 5.0]), &supply)
+    };
+    assert_eq!(reason(0, 15_000_000).map(|reason| reason.rule), Some("deadline.short"));
+    // Three times the rates of both are 41.6 MB.
+    assert_eq!(reason(3, 41_000_000), None);
+    let hopeless = reason(3, 43_000_000);
+    assert_eq!(hopeless.as_ref().map(|reason| reason.rule), Some("deadline.hopeless"));
+    let text = hopeless.map_or(String::new(), |reason| reason.text);
+    assert!(text.starts_with("43.00 MB are due within 6.93 s and cannot be there in time even at 3 times"), "{text}");
+}
+
+/// 12 MB in 20 s over a path of 1 MB/s that broke down for 10 s: the forecast is too low, the rate observed is not. In the last
+/// two seconds before the deadline only the forecast counts.
+#[test]
+fn the_expensive_path_waits_while_the_cheaper_ones_carry_plenty_at_the_rates_observed() {
+    let broken: Vec<f64> = (0..400).map(|place| if (150..250).contains(&place) { 0.1e6 } else { 1e6 }).collect();
+    let [cheap, expensive] = [history(&broken, 400), history(&[0.2e6], 100)];
+    let carries = |deadline: &mut Deadline, size_bytes, due_ms| {
+        let inputs = [input(0, PathState::Active), input(1, PathState::Backup)];
+        let supply = [0, 1].map(|place| PathSupply {
+            rat: Rat::Lte,
+            input: inputs[place],
+            history: Some([&cheap, &expensive][place]),
+            latest: &LATEST,
+        });
+        deadline.on_demand(Instant::ZERO, &demand(size_bytes, 0, due_ms, &[1.0, 5.0]), &supply);
+        deadline.allocate(&inputs).states()[1] == PathState::Active
+    };
+    let alone = || Deadline::without_ordering(Params::default(), true);
+    assert!(carries(&mut Deadline::new(Params::default()), 12_000_000, 20_000), "over MPTCP what is feared counts");
+    assert!(!carries(&mut alone(), 12_000_000, 20_000));
+    assert!(carries(&mut alone(), 14_000_000, 20_000), "1.2 times it is more than the mean of 0.775 MB/s carries");
+    assert!(carries(&mut alone(), 1_100_000, 1_500));
+}

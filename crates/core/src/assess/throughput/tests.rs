@@ -67,3 +67,23 @@ fn higher_confidence_never_predicts_more_and_longer_horizons_have_fewer_windows(
         assert!(of(0.9).0 >= history.forecast_ratio(f64::from(horizon) * 0.1 + 0.1, 0.9).0);
     }
 }
+
+/// BBR sends almost nothing for 0.4 s each 10 s.
+#[test]
+fn a_probe_of_the_rtt_is_no_shortfall_and_a_varying_rate_is() {
+    let probed: Vec<f64> = (0..100).map(|interval| if interval < 4 { 0.1e6 } else { 1e6 }).collect();
+    assert_eq!((history(&[1e6], 300).shortfall(), history(&probed, 300).shortfall()), (0.0, 0.0));
+    let varying: Vec<f64> = (0..30).map(|interval| if interval < 10 { 0.5e6 } else { 1e6 }).collect();
+    assert!(history(&varying, 300).shortfall() > 0.3, "{}", history(&varying, 300).shortfall());
+    assert_eq!(History::default().shortfall(), 0.0);
+}
+
+#[test]
+fn the_best_rate_is_the_greater_of_the_latest_and_the_longer_mean() {
+    let mut dropping = history(&[1e6], 80);
+    dropping.intervals.extend(history(&[0.5e6], 20).intervals);
+    assert_eq!((dropping.mean_rate(10.0), dropping.best_rate(10.0)), (Some(0.5e6), Some(0.9e6)));
+    let mut rising = history(&[0.5e6], 80);
+    rising.intervals.extend(history(&[1e6], 20).intervals);
+    assert_eq!((rising.mean_rate(10.0), rising.best_rate(10.0)), (Some(0.6e6), Some(1e6)));
+}

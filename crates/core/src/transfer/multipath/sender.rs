@@ -73,7 +73,8 @@ impl Sender {
     pub fn new(late: Late, unit_costs: &[f64]) -> Sender {
         let paths = unit_costs.iter().take(MAX_PATHS).map(|cost| Path::new(*cost)).collect();
         let (margin_ms, spare_ms, pause_ms) = (MARGIN_MS, SPARE_MS, PAUSE_MS);
-        let plan = Deadline::without_ordering(Params { margin_ms, spare_ms, pause_ms, ..Params::default() });
+        let params = Params { margin_ms, spare_ms, pause_ms, ..Params::default() };
+        let plan = Deadline::without_ordering(params, late == Late::GiveUp);
         Sender {
             late,
             plan,
@@ -282,6 +283,7 @@ impl Sender {
             let may_begin = open.is_begun() || begun < MAX_BEGUN;
             open.abandoned.is_none()
                 && may_begin
+                && self.plan.may_carry(path, open.number.into())
                 && (open.offered & !stalled == 0 || self.piece_for(now, path, place).is_some())
         })?;
         let number = self.open[place].number;
