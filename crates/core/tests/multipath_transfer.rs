@@ -397,6 +397,20 @@ fn the_object_behind_one_that_cannot_be_in_time_arrives_over_the_expensive_path(
     assert!((3_500_000..=6_000_000).contains(&expensive), "{expensive}");
 }
 
+/// 20 MB due in 8 s, where both paths carry 0.3 MB/s each, and later five times as much.
+#[test]
+fn an_object_that_could_not_be_in_time_is_carried_by_both_paths_when_they_become_faster() {
+    let mut pair = Pair::new(Late::GiveUp, &[1.0, 5.0]);
+    pair.submit(3_000_000, Some(at(8)));
+    pair.run(&[3_000, 3_000], at(8));
+    let before = pair.sender.carried(1).bytes;
+    pair.submit(20_000_000, Some(at(16)));
+    pair.run(&[3_000, 3_000], at(9));
+    assert_eq!(pair.sender.carried(1).bytes, before);
+    pair.run(&[15_000, 15_000], at(16));
+    assert!(pair.sender.carried(1).bytes > before + 1_000_000);
+}
+
 /// Frames of 50 kB each 40 ms, due in 150 ms, over a path of 1 MB/s: it carries four of five.
 #[test]
 fn an_object_that_may_be_dropped_is_so_rather_than_late_and_makes_room_for_the_others() {

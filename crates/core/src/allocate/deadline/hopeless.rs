@@ -47,7 +47,10 @@ impl Deadline {
 
     /// Limits what is due of hopeless objects to what the cheapest path carries.
     pub(super) fn limit_hopeless(&mut self, demand: &Demand, sources: &[Source], due: &mut [Due]) {
-        let mut hopeless = Hopeless { cheapest: sources.first().map(|source| source.place), ..Hopeless::default() };
+        self.hopeless = Hopeless::default();
+        // Where no path is good, nothing is known.
+        let Some(cheapest) = sources.first() else { return };
+        let mut hopeless = Hopeless { cheapest: Some(cheapest.place), ..Hopeless::default() };
         let mut left_out = 0.0;
         for (object, due) in demand.objects.iter().zip(due) {
             due.bytes -= left_out;
@@ -63,8 +66,7 @@ impl Deadline {
             }
             hopeless.numbers.push(object.number);
             hopeless.first.get_or_insert((*due, at_best));
-            let cheapest = sources.first().map_or(0.0, |source| self.carries(sources, source, due.within_s));
-            let excess = (due.bytes - cheapest.max(0.0)).max(0.0);
+            let excess = (due.bytes - self.carries(sources, cheapest, due.within_s).max(0.0)).max(0.0);
             due.bytes -= excess;
             left_out += excess;
         }
