@@ -4,7 +4,6 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::service_rate::ServiceRate;
 use crate::link::CoDel;
 use crate::link::codel::{State, Taken};
 use crate::time::{Duration, Instant};
@@ -54,7 +53,6 @@ pub(super) struct Queue<P> {
     pub dropped: u64,
     /// The packet taken from its flow that waits for room on a path; it counts in no sum.
     head: Option<Queued<P>>,
-    service_rate: ServiceRate,
 }
 
 #[derive(Debug)]
@@ -82,8 +80,7 @@ impl<P> Queue<P> {
             |_| Slot { waiting: VecDeque::new(), bytes: 0, codel: State::default(), deficit: 0, scheduled: false };
         let slots = (0..=u8::MAX).map(slot).collect();
         let (new_flows, old_flows) = (VecDeque::new(), VecDeque::new());
-        let service_rate = ServiceRate::default();
-        Queue { slots, new_flows, old_flows, packets: 0, bytes: 0, dropped: 0, head: None, service_rate }
+        Queue { slots, new_flows, old_flows, packets: 0, bytes: 0, dropped: 0, head: None }
     }
 
     /// Queues a packet; beyond the limits, the flow with the most bytes loses its oldest packet.
@@ -143,10 +140,6 @@ impl<P> Queue<P> {
     pub(super) fn head(&mut self, now: Instant, delays: impl FnOnce() -> PathDelays) -> Option<&Queued<P>> {
         if self.head.is_none() {
             self.head = self.take(now, delays());
-            match &self.head {
-                Some(head) => self.service_rate.note(now, head.bytes),
-                None => self.service_rate.note_empty(),
-            }
         }
         self.head.as_ref()
     }
@@ -158,14 +151,13 @@ impl<P> Queue<P> {
 
     fn take(&mut self, now: Instant, delays: PathDelays) -> Option<Queued<P>> {
         let codel = delays.codel();
-        let stands = self.bytes as f64 > self.service_rate.allowed_bytes(codel.target);
         loop {
             let from_new = !self.new_flows.is_empty();
             let flow = *self.new_flows.front().or(self.old_flows.front())?;
             let slot = &mut self.slots[usize::from(flow)];
             if slot.deficit > 0 {
                 let (before, bytes) = (slot.waiting.len(), slot.bytes);
-                let taken = slot.take(codel, now, stands);
+                let taken = slot.take(codel, now);
                 let removed = before - slot.waiting.len();
                 self.packets -= removed;
                 self.bytes -= bytes - slot.bytes;
@@ -193,13 +185,12 @@ impl<P> Slot<P> {
         Some(popped)
     }
 
-    /// Takes a packet; CoDel drops none unless the queue `stands`.
-    fn take(&mut self, codel: CoDel, now: Instant, stands: bool) -> Option<Queued<P>> {
+    fn take(&mut self, codel: CoDel, now: Instant) -> Option<Queued<P>> {
         let Slot { waiting, bytes, codel: state, .. } = self;
         let pop = || {
             let packet: Queued<P> = waiting.pop_front()?;
             *bytes -= u64::from(packet.bytes);
-            Some(Taken { arrived: packet.arrived, packet, backlog_bytes: if stands { *bytes } else { 0 } })
+            Some(Taken { arrived: packet.arrived, packet, backlog_bytes: *bytes })
         };
         let taken = state.take(codel, now, pop, drop)?;
         self.deficit -= i64::from(taken.bytes);
@@ -260,29 +251,6 @@ mod tests {
         assert!(queue.packets <= MAX_PACKETS);
         while queue.take(Instant::from_millis(3001), ALLOWED).is_some() {}
         assert!(queue.is_empty() && queue.backlog_bytes(7) == 0);
-    }
-
-    /// Drops in 6 s of a sender that keeps this many packets queued, over paths that carry a packet each ms, in every
-    /// second half of a second one in `dip_ms`.
-    fn drops(window: u32, dip_ms: u64) -> u64 {
-        let mut queue = Queue::new();
-        for t in 0..6000 {
-            while queue.packets < window as usize {
-                push(&mut queue, t, 1, 1400, 0);
-            }
-            let each_ms = if t / 500 % 2 == 0 { 1 } else { dip_ms };
-            if t % each_ms == 0 && queue.head(Instant::from_millis(t), || ALLOWED).is_some() {
-                queue.take_head();
-            }
-        }
-        queue.dropped
-    }
-
-    #[test]
-    fn a_dip_of_the_rate_drops_nothing_that_the_best_rate_carries_in_time() {
-        assert_eq!([drops(18, 1), drops(18, 10)], [0, 0]);
-        assert!(drops(40, 1) > 40, "a constant rate");
-        assert!(drops(400, 10) > 40, "more than the best rate carries in time");
     }
 
     #[test]

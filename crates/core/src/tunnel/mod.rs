@@ -38,7 +38,6 @@ mod rescue;
 mod retransmit_queue;
 mod scheduler;
 mod send_path;
-mod service_rate;
 mod status;
 
 pub use api::{Copies, Encryption, Input, Mode, Output, Setup};

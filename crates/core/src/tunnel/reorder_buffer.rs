@@ -24,11 +24,6 @@ const MIN_WAIT_WITH_RETRANSMISSION: Duration = Duration::from_millis(150);
 const INITIAL_WAIT: Duration = Duration::from_millis(100);
 /// The wait is 1.5 times the maximum lateness of recent late packets, plus this time.
 const LATENESS_MARGIN: Duration = Duration::from_millis(5);
-/// Maximum wait for a path that still delivers older packets of the flow: its rate has fallen, and what was in flight
-/// comes late. An earlier release looks like a loss to TCP.
-const MAX_WAIT_FOR_SLOW_PATH: Duration = Duration::from_millis(600);
-/// A path delivers if its last packet of the flow is no older.
-const DELIVERS_WITHIN: Duration = Duration::from_millis(100);
 /// Maximum number of packets held over all flows.
 const MAX_HELD: usize = 32_768;
 /// A jump ahead by more than this is a restart of numbering.
@@ -74,10 +69,6 @@ struct Flow<P> {
     held: BTreeMap<u64, (Instant, P)>,
     /// For each path, one more than the newest sequence number delivered.
     passed: [u64; MAX_PATHS],
-    /// When each path delivered a packet last.
-    delivered_at: [Instant; MAX_PATHS],
-    /// Until when the oldest held packet waits.
-    held_until: Instant,
     /// Abandoned gaps: first sequence number, and one beyond the last.
     abandoned: VecDeque<(u64, u64)>,
     /// Number of consecutive packets that were duplicates or appear so.
@@ -91,8 +82,6 @@ impl<P> ReorderBuffer<P> {
             next: 0,
             held: BTreeMap::new(),
             passed: [0; MAX_PATHS],
-            delivered_at: [Instant::ZERO; MAX_PATHS],
-            held_until: Instant::ZERO,
             abandoned: VecDeque::new(),
             older_in_a_row: 0,
         };
@@ -121,8 +110,6 @@ impl<P> ReorderBuffer<P> {
             flow.started = true;
             flow.next = if sequence < BEGINNING { 0 } else { sequence };
         }
-        let path = usize::from(key.path.0) % MAX_PATHS;
-        flow.delivered_at[path] = now;
         if sequence < flow.next && now < self.restart_grace_until && flow.older_in_a_row >= OLDER_IN_A_ROW {
             self.held -= flow.held.len();
             flow.begin_at(sequence);
@@ -138,7 +125,8 @@ impl<P> ReorderBuffer<P> {
             return true;
         }
         flow.older_in_a_row = 0;
-        flow.passed[path] = flow.passed[path].max(sequence.saturating_add(1));
+        let passed = &mut flow.passed[usize::from(key.path.0) % MAX_PATHS];
+        *passed = (*passed).max(sequence.saturating_add(1));
         if sequence == flow.next {
             if let Some((_, (arrived, _))) = flow.held.first_key_value() {
                 self.lateness.note(now, now.since(*arrived));
@@ -180,8 +168,8 @@ impl<P> ReorderBuffer<P> {
 
     /// When [`advance`](Self::advance) is due.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        let flows = self.waiting.iter().map(|flow| &self.flows[usize::from(*flow)]);
-        flows.filter(|flow| !flow.held.is_empty()).map(|flow| flow.held_until).min()
+        let first = |flow: &u8| self.flows[usize::from(*flow)].held.first_key_value().map(|(_, (arrived, _))| *arrived);
+        self.waiting.iter().filter_map(first).min().map(|arrived| arrived + self.reorder_timeout())
     }
 
     fn reorder_timeout(&self) -> Duration {
@@ -200,8 +188,7 @@ impl<P> ReorderBuffer<P> {
                 self.ready.push_back(packet);
             }
             let Some((&first, (arrived, _))) = flow.held.first_key_value() else { return };
-            flow.held_until = flow.wait_until(*arrived, timeout, active_paths.paths);
-            let up_to = match now >= flow.held_until || self.held > MAX_HELD {
+            let up_to = match now >= *arrived + timeout || self.held > MAX_HELD {
                 true => first,
                 false if active_paths.retransmits => flow.next,
                 false => flow.passed_by_all(active_paths.paths).min(first),
@@ -228,15 +215,6 @@ impl<P> Flow<P> {
     fn passed_by_all(&self, paths: u16) -> u64 {
         let used = self.passed.iter().enumerate().filter(|(path, _)| paths & 1 << path != 0);
         used.map(|(_, passed)| passed.saturating_sub(1)).min().unwrap_or(self.next)
-    }
-
-    /// Until when a packet that arrived at this time waits: the timeout, or longer while a path delivers that may
-    /// still carry its predecessors.
-    fn wait_until(&self, arrived: Instant, timeout: Duration, paths: u16) -> Instant {
-        let may_carry = |path: &usize| paths & 1 << path != 0 && (1..=self.next).contains(&self.passed[*path]);
-        let newest = (0..MAX_PATHS).filter(may_carry).map(|path| self.delivered_at[path]).max();
-        let slow = newest.map_or(arrived, |at| (at + DELIVERS_WITHIN).min(arrived + MAX_WAIT_FOR_SLOW_PATH));
-        slow.max(arrived + timeout)
     }
 
     fn note_abandoned(&mut self, range: (u64, u64)) {
