@@ -106,7 +106,7 @@ const CALLS: &[(&str, &str)] = &[
     ("drive s.toml --seed x", "\"x\" is not a seed; write 7, or 1,2,3, or 1..200"),
     ("drive s.toml --seed 4..1", "\"4..1\" is not a seed"),
     ("drive s.toml --jobs 0", "0 is not in 1..=16"),
-    ("drive s.toml --keep", "--keep with 3 runs; name one strategy and one seed"),
+    ("drive s.toml --keep", "--keep with 4 runs; name one strategy and one seed"),
     ("drive s.toml --sed 1", "unexpected argument '--sed' found; a similar argument exists: '--seed'"),
     ("drive data.toml --data nowhere", "reading nowhere/a.csv, which data.toml names in line 21: No such file"),
     ("drive data.toml --data s.toml", "reading s.toml/a.csv, which data.toml names in line 21: Not a directory"),
