@@ -96,5 +96,6 @@ def test_the_first_draws_are_driven_and_compared_with_the_simulated_ones() -> No
 
 
 def test_nothing_to_draw_is_an_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert cli.main(["tunnel-pairs", "--count", "0", "--runs", str(tmp_path)]) == 2
-    assert "at least 1" in capsys.readouterr().err
+    for wrong in (["--count", "0"], ["--drive", "-1"]):
+        assert cli.main(["tunnel-pairs", *wrong, "--runs", str(tmp_path)]) == 2
+        assert "at least 1" in capsys.readouterr().err

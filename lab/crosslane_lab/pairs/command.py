@@ -41,8 +41,8 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 def _act(given: argparse.Namespace) -> None:
     drawn = [(given.count, 2), (given.triples, 3)]
     lots = [Lot(given.seed, count, paths, given.duration_s) for count, paths in drawn if count > 0]
-    if not lots or given.duration_s < 1 or given.jobs < 1:
-        remedy = "give a --count or --triples of at least 1, and a --duration-s and --jobs of at least 1"
+    if not lots or given.duration_s < 1 or given.jobs < 1 or given.drive < 0:
+        remedy = "give --count or --triples, --duration-s and --jobs of at least 1, and --drive of at least 0"
         raise unreadable("the draws", "there is nothing to run", remedy)
     simulated = [comparison for lot in lots for comparison in lot.plan()]
     driven = [comparison for lot in lots if lot.paths == 2 for comparison in lot.drives(given.drive)]
