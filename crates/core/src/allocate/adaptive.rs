@@ -9,7 +9,7 @@
 //! While a handover that its modem announced lasts, a path is preferred to no good one.
 //!
 //! If no path is good, each carries in turn, first the one that was left the longest time ago, until
-//! one proves to be good. One that carries and is only late precedes paths whose signal is too low.
+//! one proves to be good. One that carries precedes paths whose signal is too low, if it is only late, or if nothing is heard over them.
 //! Paths over one radio count as one: the strongest.
 
 use alloc::format;
@@ -32,8 +32,10 @@ const RECENT: Duration = Duration::from_secs(1);
 /// opened in two RTTs, and its first data is acknowledged in one more.
 const TURN: Duration = Duration::from_millis(300);
 /// How long a path that carries and is fading carries on beside paths whose signal does not let them
-/// be entered: time to prove that it delivers.
+/// be entered, or a path that is stalled beside those over which nothing is heard: time to prove that it delivers.
 const FIRST_TURN: Duration = Duration::from_millis(500);
+/// Nothing is heard over a path whose last signal is older than this.
+const SILENCE: Duration = Duration::from_secs(1);
 /// A path that was left is preferred again after this time; it doubles with each return that
 /// lasts less than [`SHORT_RETURN`], at most so often.
 const HOLD_DOWN: Duration = Duration::from_secs(60);
@@ -77,8 +79,9 @@ struct Track {
     carried: Instant,
     /// Whether it is good.
     is_good: bool,
-    /// Whether its signal tells when it may be entered.
+    /// Whether its signal tells when it may be entered, and when there last was one.
     needs_signal: bool,
+    signal_at: Option<Instant>,
     /// When it was left; it is not preferred for a while.
     left: Option<Instant>,
     doublings: u32,
@@ -98,9 +101,15 @@ impl Track {
         }
         (self.is_active, self.is_good) = (is_active, path.input.belief == Belief::Good);
         self.needs_signal = path.rat.needs_signal();
+        self.signal_at = path.latest.signal.map(|(at, _)| at);
         if is_active {
             self.carried = now;
         }
+    }
+
+    /// Whether its roadside unit or access point is out of reach.
+    fn is_silent(&self, now: Instant) -> bool {
+        self.needs_signal && self.signal_at.is_none_or(|at| now.since(at) >= SILENCE)
     }
 
     /// The path carries, and is not good any more.
@@ -169,13 +178,17 @@ impl Adaptive {
         {
             return Some(place);
         }
-        let carries = |place: &usize| paths[*place].was == PathState::Active && is_fading(*place);
-        let is_best = |place: &usize| usable().all(|other| other == *place || track(other).needs_signal);
-        let present = usable().find(carries).filter(|place| self.turn.is_none() && is_best(place));
+        let is_behind = |other: usize, place: usize| match is_fading(place) {
+            true => track(other).needs_signal,
+            false => track(other).is_silent(self.now) && !track(place).needs_signal,
+        };
+        let is_best = |place: &usize| usable().all(|other| other == *place || is_behind(other, *place));
+        let carries = usable().find(|place| paths[*place].was == PathState::Active);
+        let present = carries.filter(|place| self.turn.is_none() && is_best(place));
         let longest_ago = || usable().min_by_key(|place| (track(*place).carried, paths[*place].rank));
         let place = present.or_else(longest_ago)?;
-        let delivers = present.is_some();
-        self.turn = Some(Turn { place, until: self.now + if delivers { FIRST_TURN } else { TURN }, delivers });
+        let delivers = present.is_some_and(is_fading);
+        self.turn = Some(Turn { place, until: self.now + if present.is_some() { FIRST_TURN } else { TURN }, delivers });
         if let Some(track) = self.tracks.get_mut(place) {
             track.carried = self.now;
         }

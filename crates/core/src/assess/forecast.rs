@@ -112,6 +112,11 @@ impl Forecast {
         self.level_dbm.map(|level| level.max(least.unwrap_or(level)))
     }
 
+    /// Whether messages were delivered in time.
+    pub(super) fn is_proven(&self) -> bool {
+        self.good_dbm.is_some()
+    }
+
     /// Whether a late message cannot be saved.
     pub(super) fn is_cautious(&self) -> bool {
         self.is_cautious
@@ -165,11 +170,6 @@ impl Forecast {
             return None;
         }
         Some(Duration::from_secs_f64(((dbm - level) / -slope).clamp(0.0, 3600.0)))
-    }
-
-    /// Whether the signal rises distinctly.
-    pub(super) fn is_rising(&self, now: Instant) -> bool {
-        self.slope(now).is_some_and(|line| line.slope > SIGNIFICANCE * line.error)
     }
 
     fn slope(&self, now: Instant) -> Option<Line> {

@@ -39,10 +39,11 @@ mod flow;
 
 /// Leaving within this time after a return counts as a short return.
 const SHORT_RETURN: Duration = Duration::from_secs(3);
-/// Growth of the hysteresis with each short return, in dB.
-const GROWTH_DB: f64 = 1.0;
-/// A signal that rises distinctly may be so far below, in dB.
-const RISING_DB: f64 = 2.0;
+/// A signal so far below the level lets a path be entered that has delivered in time, in dB: it scatters by as much, and a
+/// message that is late is saved.
+const RETURN_DB: f64 = 4.0;
+/// With each short return it must be so much higher, in dB.
+const GROWTH_DB: f64 = 0.5;
 /// First pause; it doubles with each short return.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Maximum number of short returns counted: 6 dB, and the longest pause.
@@ -64,8 +65,6 @@ const LOOKAHEAD: Duration = Duration::from_millis(500);
 const EXPIRY: Duration = Duration::from_secs(60);
 /// Where a late message cannot be saved, it must be so far above the level, in dB.
 const CAUTION_DB: f64 = 1.5;
-/// Towards a roadside unit the signal may be so far below the level, in dB.
-const APPROACH_DB: f64 = 3.0;
 /// Maximum number of such returns in a row that do not last.
 const MAX_VAIN: u32 = 8;
 /// Data delivered so long after the path was left was sent since then.
@@ -262,10 +261,10 @@ impl Quality {
     }
 
     /// The signal at which the path may be entered.
-    fn entry_dbm(&self, now: Instant) -> Option<f64> {
+    fn entry_dbm(&self) -> Option<f64> {
         let margin_db = match self.forecast.is_cautious() {
             true => CAUTION_DB,
-            false if self.forecast.is_rising(now) => -RISING_DB,
+            false if self.forecast.is_proven() => -RETURN_DB,
             false => 0.0,
         };
         Some(self.forecast.level_dbm()? + GROWTH_DB * f64::from(self.short_returns) + margin_db)
@@ -311,7 +310,7 @@ impl Quality {
     fn return_by_signal(&self, now: Instant, left: &Left) -> Option<Reason> {
         let (level, dbm) = (self.forecast.level_dbm(), self.forecast.dbm_now(now));
         if self.needs_signal || (left.by_signal && now < left.at + MAX_PAUSE) {
-            let is_above = dbm.zip(self.entry_dbm(now)).is_some_and(|(dbm, entry)| dbm >= entry);
+            let is_above = dbm.zip(self.entry_dbm()).is_some_and(|(dbm, entry)| dbm >= entry);
             if !is_above || !self.is_steady(now) {
                 return None;
             }
@@ -329,7 +328,7 @@ impl Quality {
         let (distance_m, closing_m_s) = self.motion.approach(now)?;
         let (level, dbm) = self.forecast.level_dbm().zip(self.forecast.dbm_now(now))?;
         let is_trusted = self.needs_signal && !self.forecast.is_cautious() && self.vain < MAX_VAIN;
-        if !is_trusted || now < left.at + SIGNAL_PAUSE || dbm < level - APPROACH_DB || !self.is_steady(now) {
+        if !is_trusted || now < left.at + SIGNAL_PAUSE || dbm < level - RETURN_DB || !self.is_steady(now) {
             return None;
         }
         let text = format!(

@@ -73,7 +73,7 @@ pub fn refusal(error: &CommandError) -> Refusal {
         Errno::EINVAL if text.contains("userspace PM not selected") => Refusal::NotOurs,
         Errno::EINVAL if text.contains("did not match address and id") => Refusal::IdTaken,
         Errno::EINVAL if text.contains("not found") => Refusal::UnknownSubflow,
-        Errno::ESRCH => Refusal::UnknownSubflow,
+        Errno::ESRCH | Errno::ENOENT => Refusal::UnknownSubflow,
         other => Refusal::Other(other as i32),
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::path::{Rat, Transport};
+use crate::path::{Rat, Signal, Transport};
 use PathState::{Active, Backup, Closed};
 
 const PARAMS: Params = Params {
@@ -155,6 +155,43 @@ fn a_path_that_is_only_late_carries_on_beside_one_of_low_signal_until_it_stalls_
         advance(&mut adaptive, &mut was, at_ms, Rat::Lte, [Fading, belief]);
     }
     assert_eq!(was, [Active, Backup], "no signal says that the other is worse");
+}
+
+#[test]
+fn a_path_that_stalls_carries_on_beside_one_over_which_nothing_is_heard() {
+    use Belief::{Fading, Good, Stalled};
+    // When the last signal of the other path was received, and its state just after the stall.
+    for (heard_ms, rat, other) in [(0, Rat::Lte, Closed), (1500, Rat::Lte, Active), (0, Rat::Ieee80211p, Active)] {
+        let (mut adaptive, mut was) = (Adaptive::new(PARAMS), [Closed; 2]);
+        let mut at = |at_ms, beliefs: [Belief; 2]| {
+            let signal = (Instant::from_millis(heard_ms), Signal::default());
+            let latest = [Latest { signal: Some(signal), ..Latest::default() }, Latest::default()];
+            let input = |place: usize, was: &[PathState; 2]| PathInput {
+                belief: beliefs[place],
+                was: was[place],
+                rank: place as u8,
+                radio: None,
+            };
+            let supply = |place: usize| PathSupply {
+                input: input(place, &was),
+                rat: [Rat::Ieee80211p, rat][place],
+                unit_cost: 0.0,
+                history: None,
+                latest: &latest[place],
+            };
+            adaptive.review(Instant::from_millis(at_ms), &[supply(0), supply(1)]);
+            let wanted = adaptive.allocate(&[input(0, &was), input(1, &was)]);
+            was.copy_from_slice(wanted.states());
+            was
+        };
+        at(0, [Fading, Good]);
+        at(1900, [Fading, Good]);
+        assert_eq!(at(2000, [Fading, Stalled])[0], other, "heard {heard_ms}, {rat:?}");
+        if other == Closed {
+            assert_eq!(at(2490, [Fading, Stalled]), [Closed, Active]);
+            assert_eq!(at(2510, [Fading, Stalled])[0], Active, "its turn is over");
+        }
+    }
 }
 
 #[test]

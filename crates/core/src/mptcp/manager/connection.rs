@@ -26,6 +26,8 @@ const MAX_REMOTES: usize = 8;
 pub const MAX_SUBFLOWS: usize = 32;
 /// The kernel reports that a destroyed subflow is gone sooner than this.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The kernel tells sooner than this whether a join could be ended.
+const CANCEL_WAIT: Duration = Duration::from_millis(10);
 /// First pause after a failed attempt; doubles up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest pause between attempts.
@@ -89,6 +91,7 @@ pub(super) struct Connection {
 /// The opening of a subflow over a path.
 #[derive(Clone, Copy, Debug, Default)]
 struct Join {
+    since: Instant,
     opening_until: Option<Instant>,
     local: Option<IpAddr>,
     remote: Option<SocketAddr>,
@@ -206,11 +209,12 @@ impl Connection {
         let [min, mut unconfirmed] = CONFIRMATION_WAIT;
         if let Some(join) = self.joins.get_mut(path)
             && join.local == Some(ip)
-            && let Some(until) = join.opening_until.take()
+            && join.opening_until.take().is_some()
         {
             backup |= join.backup;
-            self.outcomes.push((path, JoinOutcome::Opened));
-            unconfirmed = (JOIN_TIMEOUT.saturating_sub(until.since(now)) * 2).clamp(min, unconfirmed);
+            let took = now.since(join.since);
+            self.outcomes.push((path, JoinOutcome::Opened(took)));
+            unconfirmed = (took * 2).clamp(min, unconfirmed);
             // One that never failed has nothing to remember, for each of a thousand connections.
             if join.tries.failures == 0 {
                 self.joins.remove(path);
@@ -245,7 +249,7 @@ impl Connection {
         if join.opening_until.is_none() {
             let opening_until = Some(now + JOIN_TIMEOUT);
             let (local, remote) = (Some(ip), Some(subflow.remote));
-            *join = Join { opening_until, local, remote, backup: subflow.backup, ..*join };
+            *join = Join { since: now, opening_until, local, remote, backup: subflow.backup, ..*join };
             self.ids.learn(ip, subflow.local_id, path);
             self.ids.opening.insert(ip, now + JOIN_TIMEOUT);
         }
@@ -356,9 +360,15 @@ impl Connection {
                     self.history.add(now, Some(path), ConnectionEvent::Refused(why));
                 }
             }
-            // Not retried: an address unknown to the kernel needs no withdrawal, and a join that has been answered
-            // is reported by an event.
-            Command::Announce { .. } | Command::Withdraw { .. } | Command::CancelJoin { .. } => {}
+            // It has been answered: an event will report that.
+            Command::CancelJoin { local, .. } => {
+                let is_it = |join: &&mut Join| join.local == Some(canonical(local)) && join.opening_until.is_none();
+                if let Some(join) = self.joins.values_mut().find(is_it).filter(|join| now < join.since + JOIN_TIMEOUT) {
+                    join.opening_until = Some(join.since + JOIN_TIMEOUT);
+                }
+            }
+            // Not retried: an address unknown to the kernel needs no withdrawal.
+            Command::Announce { .. } | Command::Withdraw { .. } => {}
         }
     }
 
@@ -434,8 +444,14 @@ impl Connection {
         let expired = |join: &Join| join.opening_until.is_some_and(|until| now >= until);
         let expired: Vec<PathId> = self.joins.iter().filter(|(_, join)| expired(join)).map(|(path, _)| path).collect();
         for path in expired {
-            let addresses = self.joins.get(path).and_then(|join| join.local.zip(join.remote));
+            let Some(join) = self.joins.get_mut(path) else { continue };
+            let addresses = join.local.zip(join.remote);
             out.extend(addresses.map(|(local, remote)| (path, Command::CancelJoin { token, local, remote })));
+            if now.since(join.since) < JOIN_TIMEOUT {
+                (join.opening_until, join.tries.failures) = (None, join.tries.failures + 1);
+                join.tries.not_before = now + CANCEL_WAIT;
+                continue;
+            }
             self.fail(now, path);
             self.history.add(now, Some(path), ConnectionEvent::NotOpened(0));
             self.outcomes.push((path, JoinOutcome::Failed(JoinFailure::Unanswered)));
@@ -528,9 +544,10 @@ impl Connection {
         let Some(local_id) = self.ids.take(local, path) else { return };
         self.outcomes.push((path, JoinOutcome::Requested));
         let backup = plan.wanted(path) == PathState::Backup;
-        let opening_until = Some(now + JOIN_TIMEOUT);
+        let timeout = if backup { JOIN_TIMEOUT } else { plan.paths.joins.timeout(path, earlier.tries.failures) };
+        let opening_until = Some(now + timeout);
         self.ids.opening.insert(local, now + JOIN_TIMEOUT);
-        let join = Join { opening_until, local: Some(local), remote: Some(remote), backup, ..earlier };
+        let join = Join { since: now, opening_until, local: Some(local), remote: Some(remote), backup, ..earlier };
         self.joins.insert(path, join);
         out.push_back((path, Command::CreateSubflow { token, local_id, local, if_index, remote, backup }));
     }

@@ -3,6 +3,9 @@
 //! After [`MANY_FAILED`] failures without a success the attempts of all connections become rare: one of them tries after
 //! a pause, which doubles, and the others wait for the result. A connection without any subflow still tries as if it
 //! were alone. A success, another address of the path, and the return of a lost path end it.
+//!
+//! The kernel repeats a SYN after 1 s. Where the last join over the path took much less, and the path is to carry, the
+//! first attempts are given up sooner, and begun again at once: a lost SYN costs the time of some RTTs.
 
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -13,11 +16,19 @@ use core::net::IpAddr;
 use super::backoff::Backoff;
 use crate::path::PathId;
 use crate::reason::Reason;
+use crate::small_map::SmallMap;
 use crate::time::{Duration, Instant};
 
 /// An attempt to open a subflow times out after this time: the SYN, two retransmissions
 /// (1 s and 2 s later), and an answer.
 pub(super) const JOIN_TIMEOUT: Duration = Duration::from_millis(3500);
+/// So many attempts in a row time out sooner: the first after so many handshake times, and after this time at
+/// least (the minimum RTO of Linux), each further one after twice the time.
+const SHORT_ATTEMPTS: u32 = 3;
+const HANDSHAKES: u32 = 4;
+const MIN_TIMEOUT: Duration = Duration::from_millis(200);
+/// The kernel repeats a SYN after this time.
+const SYN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Consecutive failures over a path to a peer from which on attempts are rare.
 const MANY_FAILED: u32 = 3;
 /// Maximum number of pairs of path and peer; the oldest makes room.
@@ -43,8 +54,8 @@ pub(super) enum JoinFailure {
 pub(super) enum JoinOutcome {
     /// It is requested of the kernel.
     Requested,
-    /// The subflow is established.
-    Opened,
+    /// The subflow is established, so long after the request.
+    Opened(Duration),
     /// It failed.
     Failed(JoinFailure),
 }
@@ -67,6 +78,8 @@ pub(super) struct Joins {
     pairs: VecDeque<Pair>,
     /// Paths that were reported as letting none pass.
     reported: Vec<PathId>,
+    /// How long the last join over each path took.
+    took: SmallMap<PathId, Duration>,
 }
 
 /// What changed of a path.
@@ -85,6 +98,12 @@ impl Joins {
         pair.filter(|pair| pair.is_blocked()).map_or(Instant::ZERO, |pair| pair.pause.not_before)
     }
 
+    /// How long an attempt may take to open a path that is to carry, after so many others in a row.
+    pub fn timeout(&self, path: PathId, failures: u32) -> Duration {
+        let took = self.took.get(path).filter(|_| failures < SHORT_ATTEMPTS);
+        took.map_or(JOIN_TIMEOUT, |took| ((*took * HANDSHAKES).max(MIN_TIMEOUT) * (1 << failures)).min(JOIN_TIMEOUT))
+    }
+
     pub fn observe(&mut self, now: Instant, path: PathId, peer: IpAddr, what: JoinOutcome) -> Option<JoinChange> {
         let place = self.pairs.iter().position(|pair| (pair.path, pair.peer) == (path, peer));
         match (what, place) {
@@ -96,7 +115,10 @@ impl Joins {
                 None
             }
             (JoinOutcome::Requested, None) => None,
-            (JoinOutcome::Opened, place) => {
+            (JoinOutcome::Opened(took), place) => {
+                if took < SYN_TIMEOUT {
+                    self.took.insert(path, took);
+                }
                 place.map(|place| self.pairs.remove(place));
                 let is_left = self.pairs.iter().any(|pair| pair.path == path && pair.is_blocked());
                 (!is_left && self.take_reported(path)).then_some(JoinChange::Passes)
@@ -116,6 +138,7 @@ impl Joins {
     /// The path has another address, and so another network.
     pub fn forget(&mut self, path: PathId) {
         self.pairs.retain(|pair| pair.path != path);
+        self.took.remove(path);
         self.take_reported(path);
     }
 

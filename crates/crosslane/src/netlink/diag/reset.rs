@@ -7,6 +7,7 @@ use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
 use netlink_packet_sock_diag::inet::{ExtensionFlags, SocketId, StateFlags};
 use nix::errno::Errno;
 
+use super::super::message::KernelError;
 use super::super::socket::{CallError, CommandError};
 use super::{Diag, Request, SOCK_DESTROY, SocketInfo, exact, header, inet_request, query};
 
@@ -25,11 +26,10 @@ impl Diag {
     }
 
     /// Ends the opening of all subflows of a connection from `local` to `remote` that have no answer: the kernel sends no
-    /// further SYN (decision 80). Done as well if there is none. Needs CAP_NET_ADMIN, and a kernel with
-    /// CONFIG_INET_DIAG_DESTROY.
+    /// further SYN (decision 80). Needs CAP_NET_ADMIN, and a kernel with CONFIG_INET_DIAG_DESTROY.
     ///
     /// # Errors
-    /// The kernel cannot list such sockets, or cannot abort one.
+    /// The kernel has none (`ENOENT`), cannot list such sockets, or cannot abort one.
     pub fn cancel_join(&mut self, token: Token, local: IpAddr, remote: SocketAddr) -> Result<(), CommandError> {
         self.cancel(token, local, remote).map_err(CommandError::while_asked_to("end the opening of a subflow"))
     }
@@ -46,13 +46,15 @@ impl Diag {
             Ok(())
         })?;
         let is_join = |socket: &SocketInfo| socket.mptcp.is_some_and(|mptcp| mptcp.token_local == token.0);
+        let nothing = KernelError { errno: Errno::ENOENT, text: None, offset: None, missing: None };
+        let mut outcome = Err(nothing.into());
         for socket in found.into_iter().filter(is_join) {
             match self.destroy(exact(socket.local, socket.remote, socket.if_index)) {
-                Err(cause) if cause.errno() != Some(Errno::ENOENT) => return Err(cause),
-                _ => {}
+                Err(cause) if cause.errno() == Some(Errno::ENOENT) => {}
+                ended => outcome = Ok(ended?),
             }
         }
-        Ok(())
+        outcome
     }
 
     fn destroy(&mut self, id: SocketId) -> Result<(), CallError> {

@@ -167,3 +167,46 @@ fn a_join_without_an_answer_is_ended_before_the_next_one() {
     assert_eq!(drain(&mut manager, next), []);
     assert_eq!(manager.path_uses(next, TOKEN).unwrap()[1].reason.rule, "subflow.opening");
 }
+
+#[test]
+fn where_the_last_join_was_quick_a_lost_syn_is_repeated_sooner_and_at_most_three_times() {
+    for (backup, took_ms, expected) in [
+        (false, 10, [0, 210, 620, 1430].as_slice()),
+        (false, 100, &[0, 410, 1220, 2830]),
+        (false, 1000, &[0, 3600]),
+        (true, 10, &[0, 3600]),
+    ] {
+        let second = if backup { Backup } else { Active };
+        let mut manager = with_one_subflow([Active, second]);
+        drain(&mut manager, at(0));
+        manager.handle(at(took_ms), &opened(1));
+        manager.set_wanted(at(2000), &wanted([Active, Closed]));
+        drain(&mut manager, at(2000));
+        manager.handle(at(2001), &closed(1, 0));
+        manager.set_wanted(at(3000), &wanted([Active, second]));
+        let mut created = Vec::new();
+        for ms in 3000..7000 {
+            let is_create = |command: &Command| matches!(command, Command::CreateSubflow { .. });
+            created.extend(drain(&mut manager, at(ms)).into_iter().filter(is_create).map(|_| ms - 3000));
+        }
+        assert_eq!(created, expected, "{backup} {took_ms}");
+        assert_eq!(faults(&manager, 7000), [""; 0]);
+    }
+}
+
+#[test]
+fn a_join_that_can_not_be_ended_has_been_answered() {
+    let mut manager = with_one_subflow([Active, Active]);
+    drain(&mut manager, at(0));
+    manager.handle(at(10), &opened(1));
+    manager.set_wanted(at(2000), &wanted([Active, Closed]));
+    drain(&mut manager, at(2000));
+    manager.handle(at(2001), &closed(1, 0));
+    manager.set_wanted(at(3000), &wanted([Active, Active]));
+    drain(&mut manager, at(3000));
+    assert_eq!(drain(&mut manager, at(3200)), [cancel(1)]);
+    manager.refused(at(3200), &cancel(1), Refusal::UnknownSubflow);
+    assert_eq!(drain(&mut manager, at(3300)), []);
+    manager.handle(at(3300), &opened(1));
+    assert_eq!(drain(&mut manager, at(4000)), []);
+}
