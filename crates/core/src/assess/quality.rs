@@ -42,8 +42,9 @@ const SHORT_RETURN: Duration = Duration::from_secs(3);
 /// A signal so far below the level lets a path be entered that has delivered in time, in dB: it scatters by as much, and a
 /// message that is late is saved.
 const RETURN_DB: f64 = 4.0;
-/// With each short return it must be so much higher, in dB.
+/// With each short return it must be so much higher, in dB; more where a late message cannot be saved.
 const GROWTH_DB: f64 = 0.5;
+const CAUTIOUS_GROWTH_DB: f64 = 1.0;
 /// First pause; it doubles with each short return.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Maximum number of short returns counted: 6 dB, and the longest pause.
@@ -262,12 +263,12 @@ impl Quality {
 
     /// The signal at which the path may be entered.
     fn entry_dbm(&self) -> Option<f64> {
-        let margin_db = match self.forecast.is_cautious() {
-            true => CAUTION_DB,
-            false if self.forecast.is_proven() => -RETURN_DB,
-            false => 0.0,
+        let (margin_db, growth_db) = match self.forecast.is_cautious() {
+            true => (CAUTION_DB, CAUTIOUS_GROWTH_DB),
+            false if self.forecast.is_proven() => (-RETURN_DB, GROWTH_DB),
+            false => (0.0, GROWTH_DB),
         };
-        Some(self.forecast.level_dbm()? + GROWTH_DB * f64::from(self.short_returns) + margin_db)
+        Some(self.forecast.level_dbm()? + growth_db * f64::from(self.short_returns) + margin_db)
     }
 
     /// Whether echo requests alone tell when the path that was left recovers.
