@@ -78,6 +78,38 @@ fn a_path_that_becomes_slower_is_left_for_good() {
     assert!(longest_ms(&testbed, 5000, 60_000) < 45.0, "{} ms", longest_ms(&testbed, 5000, 60_000));
 }
 
+/// The preferred path has become slow for long (250 ms), and the backup carries in its place.
+fn testbed_with_a_slow_preferred_path() -> Testbed {
+    let mut testbed = testbed(Mode::Adaptive);
+    testbed.stream(1, 0.5, 4000);
+    testbed.set(0, 25.0, 250.0, 0.0);
+    testbed.stream(1, 0.5, 5000);
+    testbed
+}
+
+#[test]
+fn a_backup_that_lost_a_packet_carries_on_beside_a_preferred_path_that_is_late() {
+    let mut testbed = testbed_with_a_slow_preferred_path();
+    testbed.set(1, 25.0, 25.0, 1.0);
+    testbed.stream(1, 0.5, 5040);
+    testbed.set(1, 25.0, 25.0, 0.0);
+    testbed.stream(1, 0.5, 7000);
+    testbed.run_until(Instant::from_millis(8000));
+    assert!(longest_ms(&testbed, 5000, 7000) < 200.0, "{} ms", longest_ms(&testbed, 5000, 7000));
+}
+
+#[test]
+fn a_backup_that_answers_again_carries_before_a_preferred_path_that_is_late() {
+    let mut testbed = testbed_with_a_slow_preferred_path();
+    testbed.endpoints[0].copy_budget = CopyBudget::new(0.0);
+    testbed.set(1, 25.0, 25.0, 1.0);
+    testbed.stream(1, 0.5, 5300);
+    testbed.set(1, 25.0, 25.0, 0.0);
+    testbed.stream(1, 0.5, 7000);
+    testbed.run_until(Instant::from_millis(8000));
+    assert!(longest_ms(&testbed, 5600, 7000) < 150.0, "{} ms", longest_ms(&testbed, 5600, 7000));
+}
+
 #[test]
 fn copies_stay_within_their_share_whatever_a_path_does() {
     for (share, least) in [(0.1, 3), (0.002, 1), (0.0, 0)] {
@@ -86,7 +118,7 @@ fn copies_stay_within_their_share_whatever_a_path_does() {
         // Each second the delay grows at once, and shrinks so slowly that nothing is reordered.
         for step in 0..1200_u64 {
             let delay_ms = 30.0 + 35.0_f64.min(39.0 - (step % 40) as f64);
-            testbed.set(0, 25.0, delay_ms, 0.0);
+            testbed.set(0, 25.0, 250.0, 0.0);
             testbed.stream(1, 0.5, (step + 1) * 25);
         }
         testbed.run_until(Instant::from_millis(30_500));
