@@ -118,7 +118,7 @@ fn copies_stay_within_their_share_whatever_a_path_does() {
         // Each second the delay grows at once, and shrinks so slowly that nothing is reordered.
         for step in 0..1200_u64 {
             let delay_ms = 30.0 + 35.0_f64.min(39.0 - (step % 40) as f64);
-            testbed.set(0, 25.0, 250.0, 0.0);
+            testbed.set(0, 25.0, delay_ms, 0.0);
             testbed.stream(1, 0.5, (step + 1) * 25);
         }
         testbed.run_until(Instant::from_millis(30_500));
