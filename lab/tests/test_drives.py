@@ -5,8 +5,9 @@ import polars as pl
 import pytest
 
 from crosslane_lab.cli import main
-from crosslane_lab.papers.drives import campaign
+from crosslane_lab.papers.drives import campaign, pam2025
 from crosslane_lab.papers.drives import page as drives_page
+from crosslane_lab.papers.roads.campaign import Drive
 
 INDEX = """\
 file,leg,start_unix_s,km,duration_s,operators,verizon_pings,att_pings,tmobile_pings
@@ -80,3 +81,37 @@ def test_a_folder_without_the_data_is_reported_in_one_line(
 ) -> None:
     assert main(["reproduce", "drives", "--data", str(tmp_path), "--out", str(tmp_path / "out.md")]) == 2
     assert "name the folder of imc23 with --data" in capsys.readouterr().err
+
+
+def test_late_messages_are_compared_with_all_sent_twice() -> None:
+    late = {"adaptive": 0.02, "tunnel-adaptive": 0.016, "tunnel-redundant": 0.01}
+    of = [row("verizon+att", share, 1000, 500) | {"strategy": name} for name, share in late.items()]
+    assert "| Verizon, then AT&T | 1.00 | 2.00 | **1.60** |" in drives_page.page(pl.DataFrame(of))
+
+
+def test_of_pam2025_every_fifth_drive_is_left_out_and_either_operator_is_preferred() -> None:
+    found = [Drive(f"UL_atnt_verizon_{place}.csv", 60, (1.0, 1.0), "att") for place in range(7)]
+    held_out = pam2025.held_out(found)
+    assert [drive.name for drive in held_out] == ["1", "2", "3", "4", "6"]
+    made = tomllib.loads(pam2025.scenario(held_out[0], "verizon", "aggregate"))
+    assert made["service"] == {"mode": "aggregate", "prefer": ["verizon", "att"]}
+    assert [path["name"] for path in made["cellular"]] == ["verizon", "att"]
+
+
+def test_the_targets_over_pam2025_are_of_the_worst_delays_of_the_drives() -> None:
+    worst = {"kernel": (300, 300), "adaptive": (60, 400), "oracle": (50, 350)}
+    worst |= {"tunnel-adaptive": (40, 90), "tunnel-redundant": (40, 60)}
+    frame = pl.DataFrame(
+        [
+            {"drive": str(drive), "preferred": "att", "mode": mode, "strategy": name, "late": 0.0, "messages": 9.0}
+            | {"worst_ms": float(of[drive]), "copied_bytes": 5.0, "delivered_bytes": 100.0}
+            for mode in campaign.MODES
+            for name, of in worst.items()
+            for drive in range(2)
+        ]
+    )
+    page = pam2025.page(frame)
+    assert "| `adaptive` | 0.00 | 230 | 400 | 400 | 400 | 50.0 | 5.0 |" in page
+    assert "`oracle`: 1.15 ×, reached." in page
+    assert "`tunnel-redundant`: 1.50 ×, **not reached**." in page
+    assert "50.0 %, **not reached**." in page

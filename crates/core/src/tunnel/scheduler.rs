@@ -40,15 +40,38 @@ pub(super) fn class<P>(sender: &SendPath<P>) -> Option<(bool, u8)> {
     sender.is_open().then_some((liveness != Liveness::Up, liveness as u8 + u8::from(is_backup)))
 }
 
+/// How much a path is to be trusted with a packet in mode adaptive, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Trust {
+    /// Its answers are in time.
+    InTime,
+    /// They were late, or it was down; the last ones came in time.
+    InTimeAgain,
+    /// They are late.
+    Late,
+    /// None is known, or they are overdue for long.
+    Silent,
+}
+
+impl Trust {
+    fn of<P>(now: Instant, sender: &SendPath<P>) -> Trust {
+        match sender.liveness() {
+            Liveness::Unknown | Liveness::Probing | Liveness::Down => Trust::Silent,
+            Liveness::Up if !sender.is_doubted(now) => Trust::InTime,
+            Liveness::Up | Liveness::Recovering if sender.lateness.is_sure(now) => Trust::InTimeAgain,
+            Liveness::Up | Liveness::Recovering => Trust::Late,
+        }
+    }
+}
+
 /// A path that may carry a packet.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     path: PathId,
     rank: u8,
     is_backup: bool,
-    /// In mode adaptive: its answers are late, and another path could do better.
-    is_doubted: bool,
-    is_stalled: bool,
+    trust: Trust,
+    is_up: bool,
     is_sure: bool,
     is_tried: bool,
     expected_arrival_us: i64,
@@ -166,7 +189,8 @@ impl Scheduler {
                 candidates.sort_unstable_by_key(|candidate| (candidate.rank, candidate.path));
             }
             Mode::Adaptive => candidates.sort_unstable_by_key(|candidate| {
-                (candidate.is_stalled, head.avoid == Some(candidate.path), candidate.is_doubted, candidate.place())
+                let is_avoided = head.avoid == Some(candidate.path);
+                (candidate.trust == Trust::Silent, is_avoided, candidate.trust, !candidate.is_up, candidate.place())
             }),
             Mode::PerFlow => {
                 let pinned = self.path_of_flow(head.flow, candidates);
@@ -202,14 +226,13 @@ impl Scheduler {
 /// delivers again, or the next one if `first` is doubted.
 fn second(now: Instant, first: PathId, candidates: &[Candidate]) -> Option<PathId> {
     let first = candidates.iter().find(|candidate| candidate.path == first)?;
-    let is_sure = first.is_sure && !first.is_doubted && !first.is_stalled;
+    let is_sure = first.is_sure && first.trust == Trust::InTime;
     let others = candidates
         .iter()
         .filter(|other| other.path != first.path && other.has_room_for_copies && other.paced_to <= now);
     let is_at_risk = |other: &&Candidate| {
-        first.is_doubted
-            || first.is_stalled
-            || other.is_doubted && other.place() < first.place() && (other.is_tried || !is_sure)
+        let is_doubted = other.is_up && other.trust != Trust::InTime;
+        first.trust != Trust::InTime || is_doubted && other.place() < first.place() && (other.is_tried || !is_sure)
     };
     let mut at_risk = others.filter(is_at_risk);
     at_risk.next().map(|other| other.path)
@@ -234,8 +257,8 @@ fn find_candidates<P>(now: Instant, mode: Mode, paths: &Paths<P>, head: Head, ca
         path: id,
         rank: paths.order.rank(id),
         is_backup: sender.wanted_state == PathState::Backup,
-        is_doubted: sender.is_doubted(now),
-        is_stalled: sender.liveness() != Liveness::Up,
+        trust: Trust::of(now, sender),
+        is_up: sender.liveness() == Liveness::Up,
         is_sure: sender.lateness.is_sure(now),
         is_tried: sender.lateness.is_tried(now),
         expected_arrival_us: sender.expected_arrival_us(head.wire_bytes, reference),

@@ -21,6 +21,7 @@ MODES = ("backup", "aggregate")
 
 TRAFFIC = {"1kB-50Hz": (1000, 20), "200B-5Hz": (200, 200)}
 """Kinds of messages: bytes, and the period in ms. The second is close to what was recorded."""
+FIRST_TRAFFIC = next(iter(TRAFFIC))
 
 STRATEGIES = (
     "kernel",
@@ -135,7 +136,7 @@ def plan(options: Options) -> list[Comparison]:
     found = drives(options.runner.data, QUICK_EVERY if options.quick else 1)
     if options.engine == "kernel":
         sample = found[:: max(1, len(found) // KERNEL_SAMPLE)][:KERNEL_SAMPLE]
-        traffic = next(iter(TRAFFIC))
+        traffic = FIRST_TRAFFIC
         return [
             Comparison(
                 name(drive, traffic, mode), scenario(drive, traffic, mode, KERNEL_S), STRATEGIES, engine="kernel"

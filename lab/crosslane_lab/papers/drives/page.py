@@ -12,6 +12,11 @@ from crosslane_lab.papers.frame import DASH, Options, Results
 from crosslane_lab.render.markdown import table
 
 ALL_PAIRS = "all pairs"
+ALL_THREE = "all three"
+
+ALL_TWICE = "tunnel-redundant"
+TARGETS = {"adaptive": 2.2, "tunnel-adaptive": 1.5}
+"""Late or lost at most, as a multiple of that with all sent twice, on each choice of operators."""
 
 
 def write(results: Results, options: Options) -> list[Path]:
@@ -28,7 +33,7 @@ def write(results: Results, options: Options) -> list[Path]:
 def page(frame: pl.DataFrame, mode: str = MODES[0], engine: str = "in the simulator") -> str:
     """The page in Markdown, a function of the rows only."""
     triple = pl.col("operators").str.count_matches(r"\+") == 2
-    orders = pl.when(triple).then(pl.lit("all three")).otherwise("operators").alias("operators")
+    orders = pl.when(triple).then(pl.lit(ALL_THREE)).otherwise("operators").alias("operators")
     of_orders = frame.with_columns(orders)
     of_all = frame.filter(~triple).with_columns(operators=pl.lit(ALL_PAIRS))
     pools = pooled(pl.concat([of_all, of_orders]))
@@ -37,7 +42,7 @@ def page(frame: pl.DataFrame, mode: str = MODES[0], engine: str = "in the simula
         of = pools.filter(pl.col("traffic") == traffic)
         if of.is_empty():
             continue
-        lines += ["", f"## {size_bytes} bytes every {every_ms} ms"]
+        lines += ["", f"## {size_bytes} bytes every {every_ms} ms", "", *_ratios(of)]
         for operators in sorted(of["operators"].unique(), key=lambda name: (name != ALL_PAIRS, name)):
             part = of.filter(pl.col("operators") == operators)
             lines += ["", f"**{_title(operators)}** ({part['drives'].max()} drives)", "", *_table(part)]
@@ -50,6 +55,24 @@ def _title(operators: str) -> str:
     if "+" not in operators:
         return operators.capitalize()
     return ", then ".join(NAMES[operator] for operator in operators.split("+"))
+
+
+def _ratios(frame: pl.DataFrame) -> Iterator[str]:
+    """What is late or lost as a multiple of that with all sent twice."""
+    late = {(row["operators"], row["strategy"]): row["late"] for row in frame.iter_rows(named=True)}
+
+    def cells(operators: str) -> Iterator[str]:
+        twice = late.get((operators, ALL_TWICE))
+        yield DASH if twice is None else f"{twice * 100:.2f}"
+        for name, most in TARGETS.items():
+            ratio = late.get((operators, name), 0.0) / twice if twice else None
+            text = DASH if ratio is None else f"{ratio:.2f}"
+            yield f"**{text}**" if ratio and ratio > most else text
+
+    asked = (f"`{name}`, × (asked: {most})" for name, most in TARGETS.items())
+    head = ["late or lost", f"`{ALL_TWICE}`, %", *asked]
+    order = sorted(frame["operators"].unique(), key=lambda name: (name not in (ALL_PAIRS, ALL_THREE), name))
+    yield from table(head, ([_title(each), *cells(each)] for each in order), compact=True)
 
 
 def _table(frame: pl.DataFrame) -> Iterator[str]:

@@ -147,8 +147,8 @@ def strategies(alphas: Sequence[float]) -> tuple[str, ...]:
     return (*BASELINES, *map(alpha_name, alphas), OVER_MPTCP, OURS)
 
 
-def drives(runner: Runner) -> list[Drive]:
-    """All uplink drives of sufficient length, imported by the program as scenarios import them."""
+def drives(runner: Runner, min_duration_s: float = MIN_DURATION_S) -> list[Drive]:
+    """All uplink drives of at least this length, imported by the program as scenarios import them."""
     folder = (runner.data or Path()) / "pam2025" / "uplink"
     files = sorted(folder.glob("UL_*.csv"))
     if not files:
@@ -157,7 +157,7 @@ def drives(runner: Runner) -> list[Drive]:
         )
     runner.root.mkdir(parents=True, exist_ok=True)
     found = [_drive(runner, file) for file in files]
-    long = [drive for drive in found if drive.duration_s >= MIN_DURATION_S]
+    long = [drive for drive in found if drive.duration_s >= min_duration_s]
     return [replace(drive, prefers=OPERATORS[index % 2]) for index, drive in enumerate(long)]
 
 

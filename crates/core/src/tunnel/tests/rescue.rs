@@ -79,6 +79,21 @@ fn a_path_that_becomes_slower_is_left_for_good() {
 }
 
 #[test]
+fn a_backup_that_answers_again_carries_before_a_preferred_path_that_is_late() {
+    let mut testbed = testbed(Mode::Adaptive);
+    testbed.stream(1, 0.5, 4000);
+    testbed.set(0, 25.0, 250.0, 0.0);
+    testbed.stream(1, 0.5, 5000);
+    testbed.endpoints[0].copy_budget = CopyBudget::new(0.0);
+    testbed.set(1, 25.0, 25.0, 1.0);
+    testbed.stream(1, 0.5, 5300);
+    testbed.set(1, 25.0, 25.0, 0.0);
+    testbed.stream(1, 0.5, 7000);
+    testbed.run_until(Instant::from_millis(8000));
+    assert!(longest_ms(&testbed, 5600, 7000) < 150.0, "{} ms", longest_ms(&testbed, 5600, 7000));
+}
+
+#[test]
 fn copies_stay_within_their_share_whatever_a_path_does() {
     for (share, least) in [(0.1, 3), (0.002, 1), (0.0, 0)] {
         let mut testbed = testbed(Mode::Adaptive);

@@ -1,0 +1,175 @@
+"""Messages (docs/results/drives-pam2025.md) over held-out uplink drives of PAM 2025, either operator preferred."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from string import Template
+
+import polars as pl
+
+from crosslane_lab.papers.drives.campaign import FIRST_TRAFFIC, MODES, QUICK_EVERY, STRATEGIES, TRAFFIC
+from crosslane_lab.papers.frame import DASH, Options, Results
+from crosslane_lab.papers.roads.campaign import OPERATORS, TUNED_EVERY, Drive, drives
+from crosslane_lab.render.markdown import table
+from crosslane_lab.runs.runner import Comparison
+
+FIGURE = "pam2025"
+
+MIN_DURATION_S = 10
+"""Shorter drives are excluded."""
+
+DELAY_MS = 25
+"""One-way delay of each path; the recordings do not have it."""
+
+TARGETS = (
+    ("adaptive", "oracle", "worst_p50_ms", 1.2),
+    ("adaptive", "oracle", "worst_p90_ms", 1.5),
+    ("tunnel-adaptive", "tunnel-redundant", "worst_p90_ms", 1.2),
+)
+"""A strategy, the reference, the column, and the greatest ratio asked for."""
+
+MOST_ABOVE_KERNEL = 0.05
+"""Share of drives in which the worst delay of `adaptive` may be above that of `kernel`."""
+
+_TEMPLATE = """\
+# {file} of PAM 2025 (docs/guide/real-data.md), made by `crosslane-lab reproduce drives`.
+# Run it with --data DIR.
+
+name = "{name}"
+title = "Messages over AT&T and Verizon in one car, as recorded"
+duration_s = {duration_s:.1f}
+
+[vehicle]
+route = {{ from_m = [0, 0], to_m = [2000, 0], speed_kmh = 80 }}   # a trace does not depend on the position
+{paths}
+[service]
+mode = "{mode}"
+prefer = [{prefer}]
+
+[traffic]
+kind = "messages"
+size_bytes = {size_bytes}
+every_ms = {every_ms}
+"""
+
+_PATH = """
+[[cellular]]
+name = "{operator}"
+rat = "lte"
+delay_ms = {delay_ms}                   # one way, assumed
+trace = "data:pam2025/uplink/{file}#pam2025:{operator}"
+"""
+
+
+def scenario(drive: Drive, preferred: str, mode: str) -> str:
+    """The scenario of a drive in a mode of the service."""
+    operators = sorted(OPERATORS, key=lambda operator: operator != preferred)
+    paths = (_PATH.format(operator=operator, delay_ms=DELAY_MS, file=drive.file) for operator in operators)
+    size_bytes, every_ms = TRAFFIC[FIRST_TRAFFIC]
+    return _TEMPLATE.format(
+        file=drive.file,
+        name=f"messages-{drive.name}-{preferred}-{mode}",
+        duration_s=drive.duration_s,
+        paths="".join(paths),
+        mode=mode,
+        prefer=", ".join(f'"{operator}"' for operator in operators),
+        size_bytes=size_bytes,
+        every_ms=every_ms,
+    )
+
+
+def held_out(found: list[Drive]) -> list[Drive]:
+    """The drives on which nothing was tuned."""
+    return [drive for place, drive in enumerate(found) if place % TUNED_EVERY]
+
+
+def plan(options: Options) -> list[Comparison]:
+    """Every strategy over every held-out drive, in both modes, with either operator preferred."""
+    chosen = held_out(drives(options.runner, MIN_DURATION_S))[:: QUICK_EVERY if options.quick else 1]
+    return [
+        Comparison(f"pam2025/{mode}/{drive.name}@{preferred}", scenario(drive, preferred, mode), STRATEGIES)
+        for drive in chosen
+        for preferred in OPERATORS
+        for mode in MODES
+    ]
+
+
+def rows(results: Results) -> pl.DataFrame:
+    """A row per drive, preferred operator, mode and strategy."""
+    parts = pl.col("run").str.split("/")
+    place = parts.list.last().str.split("@")
+    return results.frame.select(
+        place.list.first().alias("drive"),
+        place.list.last().alias("preferred"),
+        parts.list.get(-2).alias("mode"),
+        "strategy",
+        late="late_share",
+        messages="messages.sent",
+        worst_ms="delivery_delay_ms.max",
+        copied_bytes="copied_bytes",
+        delivered_bytes="delivered_bytes",
+    )
+
+
+def pooled(frame: pl.DataFrame) -> pl.DataFrame:
+    """Per mode and strategy: late messages, worst delays over drives, drives worse than with `kernel`, copies."""
+    keys = ["drive", "preferred", "mode"]
+    kernel = frame.filter(pl.col("strategy") == "kernel").select(*keys, kernel_ms="worst_ms")
+    worst, messages = pl.col("worst_ms"), pl.col("messages")
+    return (
+        frame.join(kernel, on=keys)
+        .group_by("mode", "strategy", maintain_order=True)
+        .agg(
+            drives=pl.len(),
+            late=(pl.col("late") * messages).sum() / messages.sum(),
+            worst_p50_ms=worst.median(),
+            **{f"worst_p{share}_ms": worst.quantile(share / 100, "nearest") for share in (75, 90, 95)},
+            above_kernel=(worst > pl.col("kernel_ms")).mean(),
+            copies=pl.col("copied_bytes").sum() / pl.col("delivered_bytes").sum(),
+        )
+    )
+
+
+def write(results: Results, options: Options) -> list[Path]:
+    """Write the page and the underlying rows; returns the files written."""
+    frame = rows(results)
+    files = [options.out, options.out.with_suffix(".csv")]
+    files[0].write_text(page(frame), encoding="utf-8")
+    frame.write_csv(files[1])
+    return files
+
+
+def page(frame: pl.DataFrame) -> str:
+    """The page in Markdown, a function of the rows only."""
+    pools, lines = pooled(frame), []
+    for mode in MODES:
+        of = pools.filter(pl.col("mode") == mode)
+        lines += ["", f"## Mode `{mode}`", "", *_table(of), "", *_targets(of)]
+    template = Template((Path(__file__).parent / "pam2025.template").read_text(encoding="utf-8"))
+    return template.substitute(
+        recordings=frame["drive"].n_unique(),
+        drives=frame.select("drive", "preferred").n_unique(),
+        tables="\n".join(lines).lstrip(),
+    )
+
+
+def _table(frame: pl.DataFrame) -> Iterator[str]:
+    head = ["strategy", "late or lost %", "worst ms, p50", "p75", "p90", "p95", "above `kernel` %", "copies %"]
+    return table(head, map(_cells, frame.iter_rows(named=True)), compact=True)
+
+
+def _cells(row: dict[str, float]) -> list[str]:
+    worst = [f"{row[f'worst_p{share}_ms']:.0f}" for share in (50, 75, 90, 95)]
+    copies = f"{row['copies'] * 100:.1f}" if row["copies"] else DASH
+    return [f"`{row['strategy']}`", f"{row['late'] * 100:.2f}", *worst, f"{row['above_kernel'] * 100:.1f}", copies]
+
+
+def _targets(frame: pl.DataFrame) -> Iterator[str]:
+    of = {row["strategy"]: row for row in frame.iter_rows(named=True)}
+    words = {"worst_p50_ms": "p50 of the worst", "worst_p90_ms": "p90 of the worst"}
+    for strategy, reference, column, most in TARGETS:
+        ratio = of[strategy][column] / of[reference][column]
+        asked = f"{words[column]} of `{strategy}` at most {most} × that of `{reference}`"
+        yield f"- {asked}: {ratio:.2f} ×, {'reached' if ratio <= most else '**not reached**'}."
+    above = of["adaptive"]["above_kernel"]
+    verdict = "reached" if above <= MOST_ABOVE_KERNEL else "**not reached**"
+    yield f"- worst of `adaptive` above that of `kernel` in at most 5 % of drives: {above * 100:.1f} %, {verdict}."
