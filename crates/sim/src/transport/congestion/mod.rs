@@ -152,6 +152,15 @@ impl Control {
         };
     }
 
+    /// Undoes a reduction (Linux `tcp_reno_undo_cwnd`, `bbr_undo_cwnd`); window and threshold are those before it.
+    pub fn undo(&mut self, window: u32, ssthresh: u32) {
+        match &mut self.law {
+            Law::Bbr(bbr) => bbr.on_undo(),
+            _ => self.window = self.window.max(window),
+        }
+        self.ssthresh = self.ssthresh.max(ssthresh);
+    }
+
     /// Processes the expiry of the retransmission timer.
     pub fn on_timeout(&mut self) {
         if let Law::Bbr(bbr) = &mut self.law {

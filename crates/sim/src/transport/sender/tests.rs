@@ -1,4 +1,5 @@
 use super::super::congestion::Coupled;
+use super::super::sack::Sack;
 use super::*;
 
 const MSS: u64 = 1424;
@@ -27,7 +28,7 @@ fn sender() -> Sender {
 /// Acknowledges a range of segments by a SACK block.
 fn sack(sender: &mut Sender, now: Instant, segments: std::ops::Range<u64>) {
     let block = (1 + segments.start * MSS, 1 + segments.end * MSS);
-    sender.on_ack(now, 1, Some(block), at(1000), &Coupled::default());
+    sender.on_ack(now, 1, &Sack::new([block], 1), at(1000), &Coupled::default());
 }
 
 #[test]
@@ -60,7 +61,7 @@ fn what_a_sack_named_does_not_count_again_when_it_is_acknowledged_in_order() {
     sack(&mut sender, at(1100), 1..9);
     assert_eq!((sender.flight.lost, sender.control.ssthresh), (1, 7));
     let sent = transmit(&mut sender, at(1100));
-    sender.on_ack(at(1200), 1 + 9 * MSS, None, at(1100), &Coupled::default());
+    sender.on_ack(at(1200), 1 + 9 * MSS, &Sack::default(), at(1100), &Coupled::default());
     assert_eq!(sender.delivered, 9);
     let in_flight = sent as u32;
     assert_eq!(sender.in_flight(), in_flight, "the tenth, and what was sent at 1.1 s but for the retransmission");
@@ -76,6 +77,6 @@ fn an_answer_sooner_than_the_least_rtt_to_a_retransmission_says_nothing_of_later
     transmit(&mut sender, at(1100));
     // The original arrives late, 20 ms after it was sent again, and two more.
     let block = (1 + 6 * MSS, 1 + 8 * MSS);
-    sender.on_ack(at(1120), 1 + 4 * MSS, Some(block), at(1000), &Coupled::default());
+    sender.on_ack(at(1120), 1 + 4 * MSS, &Sack::new([block], 1), at(1000), &Coupled::default());
     assert_eq!(sender.flight.lost, 2, "what precedes them, not the last two, which are still in flight");
 }
