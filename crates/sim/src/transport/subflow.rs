@@ -96,9 +96,11 @@ impl Subflow {
         true
     }
 
-    /// RFC 7323 §4.3: the segment that acknowledgements echo is the first one that was not acknowledged.
+    /// RFC 7323 §4.3: the segment that acknowledgements echo is the first one that was not acknowledged. One that
+    /// was acknowledged before says nothing: packets that were sent before its retransmission may follow.
     pub(super) fn note_timestamp(&mut self, segment: &Segment, sent: Instant) {
-        if segment.seq <= self.rx.acknowledged {
+        let end = segment.seq + u64::from(segment.payload);
+        if segment.seq <= self.rx.acknowledged && end >= self.rx.acknowledged {
             self.echo = self.echo.max(sent);
         }
     }

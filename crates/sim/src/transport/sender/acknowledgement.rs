@@ -167,15 +167,15 @@ impl Sender {
     }
 
     fn update_window(&mut self, now: Instant, delivered: &Delivered, rtt: Option<Duration>, coupled: &Coupled) {
+        let ack = Ack { now, delivered: delivered.newly, rtt, min_rtt: self.rtt.min(), una: self.una, next: self.next };
+        self.control.note_rtt(&ack);
         if self.recovers() {
             return self.reduce(delivered);
         }
         // Linux `tcp_may_raise_cwnd`.
-        if !(delivered.advanced || (self.reordering.is_high() && delivered.out_of_order)) {
-            return;
+        if delivered.advanced || (self.reordering.is_high() && delivered.out_of_order) {
+            let limited = self.usage.is_limited(self.control.window, self.control.in_slow_start());
+            self.control.on_ack(&ack, limited, coupled);
         }
-        let ack = Ack { now, delivered: delivered.newly, rtt, min_rtt: self.rtt.min(), una: self.una, next: self.next };
-        let limited = self.usage.is_limited(self.control.window, self.control.in_slow_start());
-        self.control.on_ack(&ack, limited, coupled);
     }
 }
