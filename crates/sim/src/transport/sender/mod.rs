@@ -180,7 +180,7 @@ impl Sender {
     /// Time of the next call of [`poll`](Self::poll) or
     /// [`on_time`](Self::on_time).
     pub fn wakeup(&self) -> Option<Instant> {
-        let waits = !self.queue.is_empty() || self.flight.needs_retransmission();
+        let waits = !self.queue.is_empty() || (self.flight.needs_retransmission() && !self.recovery.pauses);
         let paced = (waits && self.has_window()).then_some(self.pacer.next);
         [self.timeout_at, self.probe.at, self.recovery.reorder_at, paced].into_iter().flatten().min()
     }

@@ -95,7 +95,7 @@ impl Reordering {
 mod tests {
     use super::*;
 
-    fn window_ms(reordering: &Reordering, in_recovery: bool, sacked: u32) -> u64 {
+    fn window_ms(reordering: &Reordering, in_recovery: bool, sacked: u32) -> u128 {
         reordering.window(in_recovery, sacked, Duration::from_millis(40), Duration::from_millis(90)).as_millis()
     }
 
