@@ -60,8 +60,10 @@ fn jitter_that_reorders_costs_little_with_cubic() {
         driven(Cubic, 2, 50.0, 47.9, 73.0),
         driven(Cubic, 2, 130.0, 124.0, 18.0),
         driven(Cubic, 5, 10.0, 9.64, 18.0),
+        driven(Cubic, 5, 50.0, 47.8, 181.0),
         driven(Cubic, 5, 130.0, 124.0, 5.0),
         driven(Cubic, 20, 10.0, 9.61, 35.0),
+        driven(Cubic, 20, 130.0, 123.0, 15.0),
     ]);
 }
 
@@ -70,7 +72,9 @@ fn jitter_that_reorders_costs_little_with_bbr() {
     use Congestion::Bbr;
     agree(&[
         driven(Bbr, 2, 10.0, 9.43, 0.0),
+        driven(Bbr, 2, 50.0, 46.9, 0.0),
         driven(Bbr, 2, 130.0, 124.0, 0.0),
+        driven(Bbr, 5, 10.0, 9.42, 0.0),
         driven(Bbr, 5, 50.0, 46.8, 1.0),
         driven(Bbr, 20, 10.0, 9.42, 5.0),
         driven(Bbr, 20, 50.0, 46.4, 69.0),

@@ -178,7 +178,7 @@ impl Cwnd {
             }
             return;
         }
-        let queue = round_min.saturating_sub(min_rtt + rtt.reordering());
+        let queue = round_min.saturating_sub(min_rtt);
         let target = match rate.bytes_s() {
             Some(rate) => Duration::from_secs_f64(self.queue_bytes(rate) / rate),
             None => self.queue,
@@ -277,17 +277,6 @@ mod tests {
             (3..9).for_each(|tick| round(&mut state, at(tick * 100), rtt_ms, lost));
             assert_eq!(state.0.gain, 1.0, "an RTT of {rtt_ms} ms, {lost} % lost");
         }
-    }
-
-    #[test]
-    fn what_the_path_reorders_by_is_not_a_queue() {
-        let mut state = measured();
-        (0..60).for_each(|_| state.1.note_held(Duration::from_millis(16)));
-        round(&mut state, at(100), 56, 0);
-        round(&mut state, at(200), 56, 0);
-        assert!(state.0.gain > 1.4 && !state.0.in_min_rtt_probe(), "{}", state.0.gain);
-        (3..9).for_each(|tick| round(&mut state, at(tick * 100), 65, 0));
-        assert_eq!(state.0.gain, 1.0, "9 ms longer");
     }
 
     #[test]

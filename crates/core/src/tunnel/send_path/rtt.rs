@@ -52,13 +52,7 @@ impl Rtt {
 
     /// Usual delay of a report: longer if the path reorders, since the peer waits for late packets.
     pub(super) fn feedback_delay(&self) -> Duration {
-        self.reordering().max(FEEDBACK_DELAY)
-    }
-
-    /// By how much the delay of a path that reorders varies without a queue: about as long as the peer waits for
-    /// late packets.
-    pub(super) fn reordering(&self) -> Duration {
-        if self.held > MAX_REPORT_DELAY { self.held } else { Duration::ZERO }
+        if self.held > MAX_REPORT_DELAY { self.held } else { FEEDBACK_DELAY }
     }
 
     pub(in super::super) fn smoothed(&self) -> Duration {

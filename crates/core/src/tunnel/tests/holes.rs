@@ -76,19 +76,6 @@ fn copies_go_over_backups_too_and_hide_a_pause_of_the_active_path() {
 }
 
 #[test]
-fn jitter_is_not_a_queue() {
-    for (mbit_s, jitter_ms) in [(140.0, 20), (50.0, 20), (50.0, 5)] {
-        let mut testbed = Testbed::new(Mode::Aggregate, &[(mbit_s, 18.0, 0.0)]);
-        let jitter = JitterParams { share: 1.0, most: Duration::from_millis(jitter_ms) };
-        testbed.links[0].set_jitter(3, "jitter", jitter);
-        testbed.stream(1, mbit_s * 1.1, 5000);
-        let offered = mbit_s * f64::from(BYTES) / f64::from(BYTES + OVERHEAD + NUMBERED_BYTES);
-        let filled = testbed.goodput(2000, 5000) / offered;
-        assert!(filled > 0.95, "{mbit_s} Mbit/s, {jitter_ms} ms: {filled}");
-    }
-}
-
-#[test]
 fn jitter_is_not_loss() {
     let mut testbed = Testbed::new(Mode::Aggregate, &[(50.0, 20.0, 0.0)]);
     let jitter = JitterParams { share: 1.0, most: Duration::from_millis(10) };
