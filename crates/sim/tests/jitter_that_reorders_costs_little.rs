@@ -25,12 +25,8 @@ const fn driven(algorithm: Congestion, jitter_ms: u64, mbit_s: f64, goodput: f64
 /// Goodput in Mbit/s and retransmissions of a bulk transfer of 11 s.
 fn run(driven: &Driven, seed: u64) -> (f64, f64) {
     let path = TestPath { jitter_ms: driven.jitter_ms, ..TestPath::new(driven.mbit_s, 20) };
-    let setup = Setup {
-        seed,
-        algorithm: driven.algorithm,
-        protocol: Protocol::Tcp,
-        ..Setup::new(&[path], Source::Bulk)
-    };
+    let setup =
+        Setup { seed, algorithm: driven.algorithm, protocol: Protocol::Tcp, ..Setup::new(&[path], Source::Bulk) };
     let mut pair = Pair::new(setup, &[]);
     pair.run_until_ms(1_000);
     let first = pair.server.delivered();
