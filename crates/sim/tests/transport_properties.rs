@@ -22,8 +22,9 @@ const ALGORITHMS: [Congestion; 5] =
 const SCHEDULERS: [Scheduler; 4] = [Scheduler::Default, Scheduler::MinRtt, Scheduler::RoundRobin, Scheduler::Priority];
 
 fn test_path(max_loss: f64) -> impl Strategy<Value = TestPath> {
-    (0.2f64..50.0, 0u64..200, 0.0..max_loss, 3_000u32..300_000)
-        .prop_map(|(mbit_s, delay_ms, loss, queue_bytes)| TestPath { mbit_s, delay_ms, loss, queue_bytes })
+    (0.2f64..50.0, 0u64..200, 0.0..max_loss, 3_000u32..300_000, prop_oneof![Just(0u64), 1u64..30]).prop_map(
+        |(mbit_s, delay_ms, loss, queue_bytes, jitter_ms)| TestPath { mbit_s, delay_ms, loss, queue_bytes, jitter_ms },
+    )
 }
 
 fn source() -> impl Strategy<Value = Source> {

@@ -19,6 +19,7 @@ mod frags;
 mod path_manager;
 mod receiver;
 mod rtt;
+pub mod sack;
 pub mod scheduler;
 pub mod segment;
 mod sender;

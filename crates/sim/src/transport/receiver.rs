@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use crosslane_core::time::{Duration, Instant};
 
 use super::clock::Ticks;
-use super::segment::Block;
+use super::sack::{Block, Sack, SackList};
 
 /// Delay of an acknowledgement (Linux `TCP_DELACK_MIN`).
 const DELAY: Duration = Duration::from_millis(40);
@@ -36,14 +36,14 @@ pub struct Receiver {
     /// Out-of-order segments, by sequence number; at most a window.
     early: BTreeMap<u64, Mapping>,
     /// Sequence number last acknowledged.
-    acknowledged: u64,
+    pub(super) acknowledged: u64,
     full: u64,
     quick: u32,
     /// When a delayed acknowledgement is due.
     pub due: Option<Instant>,
     now: bool,
     pushed: bool,
-    block: Option<Block>,
+    sacks: SackList,
     /// Receiver's estimate of the round-trip time; `None` before the first
     /// sample.
     pub rtt: Option<Duration>,
@@ -64,13 +64,15 @@ impl Receiver {
     pub fn receive(&mut self, now: Instant, seq: u64, mapping: Mapping, pushed: bool, ordered: &mut Vec<Mapping>) {
         self.pushed |= pushed;
         self.full = self.full.max(mapping.len);
-        if seq + mapping.len <= self.next || self.early.contains_key(&seq) {
-            self.now = true;
-            return;
+        let segment = (seq, seq + mapping.len);
+        if segment.1 <= self.next {
+            return self.reject(segment);
         }
         if seq != self.next {
-            self.early.insert(seq, mapping);
-            self.block = Some(self.block_around(seq));
+            self.sacks.add(segment);
+            if self.early.insert(seq, mapping).is_some() {
+                self.sacks.add_duplicate(segment);
+            }
             self.now = true;
             return;
         }
@@ -80,9 +82,7 @@ impl Receiver {
             let mapping = first.remove();
             self.advance(mapping, ordered);
         }
-        if self.early.is_empty() {
-            self.block = None;
-        }
+        self.sacks.advance(self.next);
         if filled || self.next - self.acknowledged > self.full || self.quick > 0 {
             self.quick = self.quick.saturating_sub(1);
             self.now = true;
@@ -113,34 +113,25 @@ impl Receiver {
         self.now || self.due.is_some_and(|due| due <= now)
     }
 
-    /// Acknowledgement number and SACK block of a segment that is sent now.
-    pub fn acknowledge(&mut self) -> (u64, Option<Block>) {
+    /// Acknowledgement number and SACK blocks of a segment that is sent now and has space for so many.
+    pub fn acknowledge(&mut self, blocks: usize) -> (u64, Sack) {
         (self.now, self.pushed, self.due, self.acknowledged) = (false, false, None, self.next);
-        (self.next, self.block)
+        (self.next, self.sacks.take(blocks))
+    }
+
+    /// A segment is not accepted: it is answered at once, and reported if it had arrived before (Linux
+    /// `tcp_send_dupack`).
+    pub(super) fn reject(&mut self, segment: Block) {
+        if segment.1 <= self.next {
+            self.sacks.add_duplicate(segment);
+        }
+        self.now = true;
     }
 
     fn advance(&mut self, mapping: Mapping, ordered: &mut Vec<Mapping>) {
         self.next += mapping.len;
         self.bytes_received += mapping.len;
         ordered.push(mapping);
-    }
-
-    fn block_around(&self, seq: u64) -> Block {
-        let mut end = seq;
-        for (&first, mapping) in self.early.range(seq..) {
-            if first != end {
-                break;
-            }
-            end = first + mapping.len;
-        }
-        let mut begin = seq;
-        for (&first, mapping) in self.early.range(..seq).rev() {
-            if first + mapping.len != begin {
-                break;
-            }
-            begin = first;
-        }
-        (begin, end)
     }
 }
 
@@ -159,7 +150,7 @@ mod tests {
         for i in 0..QUICK as u64 {
             assert_eq!(take(&mut receiver, 0, 1 + i * 1000, 1000).len(), 1);
             assert!(receiver.wants_ack(Instant::ZERO), "the first segments are acknowledged at once");
-            receiver.acknowledge();
+            receiver.acknowledge(1);
         }
         receiver
     }
@@ -172,7 +163,7 @@ mod tests {
         assert!(receiver.wants_ack(Instant::from_millis(144)));
         take(&mut receiver, 110, 17_001, 1000);
         assert!(receiver.wants_ack(Instant::from_millis(110)));
-        assert_eq!(receiver.acknowledge(), (18_001, None));
+        assert_eq!(receiver.acknowledge(1).0, 18_001);
         assert!(!receiver.wants_ack(Instant::from_millis(500)));
     }
 
@@ -182,7 +173,7 @@ mod tests {
         take(&mut receiver, 100, 16_001, 1000);
         receiver.read();
         assert!(!receiver.wants_ack(Instant::from_millis(100)));
-        receiver.acknowledge();
+        receiver.acknowledge(1);
         receiver.receive(Instant::from_millis(120), 17_001, Mapping { dsn: 17_000, len: 1000 }, true, &mut Vec::new());
         receiver.read();
         assert!(receiver.wants_ack(Instant::from_millis(120)));
@@ -194,11 +185,11 @@ mod tests {
         assert!(take(&mut receiver, 100, 17_001, 1000).is_empty());
         assert!(take(&mut receiver, 101, 18_001, 1000).is_empty());
         assert!(receiver.wants_ack(Instant::from_millis(101)));
-        assert_eq!(receiver.acknowledge(), (16_001, Some((17_001, 19_001))));
+        assert_eq!(receiver.acknowledge(1), (16_001, Sack::new([(17_001, 19_001)], 1)));
         let ordered = take(&mut receiver, 102, 16_001, 1000);
         assert_eq!(ordered.iter().map(|mapping| mapping.dsn).collect::<Vec<_>>(), [16_000, 17_000, 18_000]);
         assert!(receiver.wants_ack(Instant::from_millis(102)), "a filled hole is acknowledged at once");
-        assert_eq!(receiver.acknowledge(), (19_001, None));
+        assert_eq!(receiver.acknowledge(1), (19_001, Sack::default()));
     }
 
     #[test]
@@ -221,5 +212,6 @@ mod tests {
         assert!(take(&mut receiver, 100, 1, 1000).is_empty());
         assert!(receiver.wants_ack(Instant::from_millis(100)), "the sender must be notified");
         assert_eq!(receiver.bytes_received, 16_000);
+        assert_eq!(receiver.acknowledge(1).1.duplicate(16_001), Some((1, 1001)), "and reported to it");
     }
 }

@@ -5,6 +5,8 @@ use std::fmt;
 use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
 
+use super::sack::Sack;
+
 /// FIN, as on the wire.
 pub const FIN: u8 = 1;
 /// SYN, as on the wire.
@@ -23,10 +25,6 @@ pub const HEADER_BYTES: u16 = 52;
 pub const MAPPING_BYTES: u16 = 24;
 /// IP MTU of Ethernet, in bytes.
 pub const MTU_BYTES: u16 = 1500;
-
-/// One block of a selective acknowledgement (RFC 2018): the half-open range of
-/// stream offsets `(begin, end)`.
-pub type Block = (u64, u64);
 
 /// A set of MPTCP options (RFC 8684 §3), by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,8 +95,8 @@ pub struct Segment {
     pub data_ack: Option<u64>,
     /// Receive window of this segment's sender, in bytes.
     pub window: u64,
-    /// The SACK block of the latest arrival. MPTCP leaves space for one.
-    pub sack: Option<Block>,
+    /// SACK blocks. MPTCP leaves space for one.
+    pub sack: Sack,
     /// MPTCP options.
     pub options: MptcpOptions,
     /// Backup flag of MP_JOIN or MP_PRIO.
@@ -107,7 +105,7 @@ pub struct Segment {
     pub joins: Option<u8>,
     /// Id of the address that REMOVE_ADDR withdraws.
     pub removed: Option<u8>,
-    /// Transmission time of the acknowledged segment (RFC 7323).
+    /// Transmission time of the segment that the peer echoes (RFC 7323 §4.3).
     pub echo: Instant,
 }
 
@@ -125,7 +123,10 @@ impl Segment {
             };
             return HEADER_BYTES + 8 + option;
         }
-        let sack = if self.sack.is_some() { 12 } else { 0 };
+        let sack = match self.sack.blocks().len() as u16 {
+            0 => 0,
+            blocks => 4 + 8 * blocks,
+        };
         let prio = if self.options.contains(MptcpOptions::PRIO) { 4 } else { 0 };
         let removed = if self.removed.is_some() { 4 } else { 0 };
         let option = match (self.payload > 0, capable, join) {

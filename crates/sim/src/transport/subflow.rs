@@ -6,7 +6,8 @@ use crosslane_core::time::{Duration, Instant};
 
 use super::receiver::Receiver;
 use super::rtt::RTO_INITIAL;
-use super::sender::Sender;
+use super::segment::{ACK, PSH, Segment};
+use super::sender::{Sender, timestamp};
 
 /// Number of SYN retransmissions at this interval
 /// (`net.ipv4.tcp_syn_linear_timeouts`), and then with doubled intervals
@@ -41,8 +42,9 @@ pub(super) struct Subflow {
     pub(super) backup: [bool; 2],
     pub(super) tx: Sender,
     pub(super) rx: Receiver,
-    /// Time of the last reception, and the transmission time of that segment.
+    /// Time of the last reception.
     pub(super) last_received: Instant,
+    /// Transmission time of the segment to echo (RFC 7323 §4.3, `TS.Recent`).
     pub(super) echo: Instant,
     pub(super) stale: bool,
     pub(super) stale_count: u32,
@@ -79,6 +81,30 @@ impl RetryTimer {
 }
 
 impl Subflow {
+    /// RFC 7323 §5.3: a segment that is older than the echoed one by more than a tick of the timestamps is not
+    /// accepted, its data is answered. As in Linux (`tcp_disordered_ack`) an acknowledgement of what was
+    /// acknowledged last is.
+    pub(super) fn rejects(&mut self, segment: &Segment, sent: Instant) -> bool {
+        let repeats = segment.payload == 0 && segment.ack == self.tx.una;
+        let outdated = timestamp(sent) + 1 < timestamp(self.echo) && segment.flags == segment.flags & (ACK | PSH);
+        if !outdated || repeats || self.phase != Phase::Open {
+            return false;
+        }
+        if segment.payload > 0 {
+            self.rx.reject((segment.seq, segment.seq + u64::from(segment.payload)));
+        }
+        true
+    }
+
+    /// RFC 7323 §4.3: the segment that acknowledgements echo is the first one that was not acknowledged. One that
+    /// was acknowledged before says nothing: packets that were sent before its retransmission may follow.
+    pub(super) fn note_timestamp(&mut self, segment: &Segment, sent: Instant) {
+        let end = segment.seq + u64::from(segment.payload);
+        if segment.seq <= self.rx.acknowledged && end >= self.rx.acknowledged {
+            self.echo = self.echo.max(sent);
+        }
+    }
+
     /// Linux `mptcp_subflow_active`: usable and not stale; a stale subflow is
     /// active again as soon as it receives anything.
     pub(super) fn is_active(&mut self) -> bool {

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crosslane_core::link::jitter::JitterParams;
 use crosslane_core::link::{Direction, Link, PacketId};
 use crosslane_core::mptcp::{AddressId, Command, Event, Token};
 use crosslane_core::path::PathId;
@@ -73,7 +74,13 @@ impl Pair {
     pub fn new(setup: Setup, plan: &[(u64, Action)]) -> Pair {
         let links = setup.test_paths.iter().enumerate();
         let links = links.map(|(n, test_path)| {
-            Link::new(setup.seed, &format!("path{n}"), test_path.params(test_path.loss), test_path.params(0.0))
+            let name = format!("path{n}");
+            let mut link = Link::new(setup.seed, &name, test_path.params(test_path.loss), test_path.params(0.0));
+            if test_path.jitter_ms > 0 {
+                let most = Duration::from_millis(test_path.jitter_ms);
+                link.set_jitter(setup.seed, &name, JitterParams { share: 1.0, most });
+            }
+            link
         });
         let mut plan: Vec<(Instant, Action)> =
             plan.iter().map(|&(ms, action)| (Instant::from_millis(ms), action)).collect();

@@ -15,12 +15,14 @@ pub struct TestPath {
     pub delay_ms: u64,
     pub loss: f64,
     pub queue_bytes: u32,
+    /// Jitter that reorders, in both directions.
+    pub jitter_ms: u64,
 }
 
 impl TestPath {
     /// A path without loss and with a queue of 200 ms.
     pub fn new(mbit_s: f64, delay_ms: u64) -> TestPath {
-        TestPath { mbit_s, delay_ms, loss: 0.0, queue_bytes: (mbit_s * 1e6 / 8.0 * 0.2) as u32 }
+        TestPath { mbit_s, delay_ms, loss: 0.0, queue_bytes: (mbit_s * 1e6 / 8.0 * 0.2) as u32, jitter_ms: 0 }
     }
 
     pub fn params(&self, loss: f64) -> DirectionParams {

@@ -120,6 +120,11 @@ impl Bbr {
         self.window_before = if undisturbed { window } else { self.window_before.max(window) };
     }
 
+    /// A recovery was spurious (`bbr_undo_cwnd`).
+    pub(super) fn on_undo(&mut self) {
+        (self.full_rate, self.full_rounds) = (0.0, 0);
+    }
+
     /// Notes a timeout (`bbr_set_state`).
     pub(super) fn on_timeout(&mut self) {
         (self.recovery, self.full_rate) = (RecoveryState::Loss, 0.0);

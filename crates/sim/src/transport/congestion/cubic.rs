@@ -45,14 +45,12 @@ struct Round {
 
 impl Cubic {
     /// Updates HyStart's round.
-    pub(super) fn note_rtt(&mut self, ack: &Ack) {
+    pub(super) fn note_rtt(&mut self, ack: &Ack, rtt: Duration) {
         if ack.una > self.round.end {
             self.round = Round { began: ack.now, last_ack: ack.now, end: ack.next, ..Round::default() };
         }
-        if let Some(rtt) = ack.rtt {
-            self.round.min = Some(self.round.min.map_or(rtt, |min| min.min(rtt)));
-            self.round.samples += 1;
-        }
+        self.round.min = Some(self.round.min.map_or(rtt, |min| min.min(rtt)));
+        self.round.samples += 1;
     }
 
     /// HyStart: true if the train of acknowledgements is longer than the one-way

@@ -98,23 +98,26 @@ impl Control {
         self.window < self.ssthresh
     }
 
+    /// Notes the RTT of an acknowledgement, also of one out of order (Linux `cubictcp_acked`).
+    pub fn note_rtt(&mut self, ack: &Ack) {
+        let in_slow_start = self.in_slow_start();
+        if let (Law::Cubic(cubic), Some(rtt)) = (&mut self.law, ack.rtt) {
+            cubic.note_rtt(ack, rtt);
+            if in_slow_start && cubic.leaves_slow_start(ack, self.window) {
+                self.ssthresh = self.window;
+            }
+        }
+    }
+
     /// Processes an acknowledgement; `window_limited` if the window, not the
     /// application, limited the sender.
     pub fn on_ack(&mut self, ack: &Ack, window_limited: bool, coupled: &Coupled) {
         self.acked_since[0] += u64::from(ack.delivered);
-        if let Law::Cubic(cubic) = &mut self.law {
-            cubic.note_rtt(ack);
-        }
         if !window_limited || matches!(self.law, Law::Bbr(_)) {
             return;
         }
         let mut acked = ack.delivered;
         if self.in_slow_start() {
-            if let Law::Cubic(cubic) = &mut self.law
-                && cubic.leaves_slow_start(ack, self.window)
-            {
-                self.ssthresh = self.window;
-            }
             let grown = self.window.saturating_add(acked).min(self.ssthresh);
             acked -= grown - self.window;
             self.window = grown;
@@ -150,6 +153,15 @@ impl Control {
                 self.ssthresh
             }
         };
+    }
+
+    /// Undoes a reduction (Linux `tcp_reno_undo_cwnd`, `bbr_undo_cwnd`); window and threshold are those before it.
+    pub fn undo(&mut self, window: u32, ssthresh: u32) {
+        match &mut self.law {
+            Law::Bbr(bbr) => bbr.on_undo(),
+            _ => self.window = self.window.max(window),
+        }
+        self.ssthresh = self.ssthresh.max(ssthresh);
     }
 
     /// Processes the expiry of the retransmission timer.

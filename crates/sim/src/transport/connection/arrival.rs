@@ -20,7 +20,11 @@ impl Endpoint {
             return;
         };
         let subflow = &mut self.subflows[place];
-        (subflow.last_received, subflow.echo) = (now, sent);
+        subflow.last_received = now;
+        if subflow.rejects(segment, sent) {
+            return self.transmit(now);
+        }
+        subflow.note_timestamp(segment, sent);
         // Segments of a handshake do not acknowledge data.
         self.data.extend(segment.data_ack.unwrap_or(0) + segment.window);
         if segment.flags & SYN != 0 {
@@ -138,7 +142,7 @@ impl Endpoint {
             self.on_data_ack(now, place, data_ack);
         }
         let coupled = self.coupled(place);
-        self.subflows[place].tx.on_ack(now, segment.ack, segment.sack, segment.echo, &coupled);
+        self.subflows[place].tx.on_ack(now, segment.ack, &segment.sack, segment.echo, &coupled);
         if self.settings.protocol == Protocol::Tcp {
             // Its sequence numbers are data sequence numbers.
             let acknowledged = self.subflows[place].tx.una - 1;

@@ -3,6 +3,7 @@
 use crosslane_core::mptcp::AddressId;
 use crosslane_core::time::Instant;
 
+use super::super::sack::Sack;
 use super::super::segment::{ACK, FIN, MptcpOptions, PSH, SYN, Segment};
 use super::super::subflow::{Phase, RetryTimer, Subflow};
 use super::{Endpoint, Protocol};
@@ -89,8 +90,8 @@ impl Endpoint {
     /// A segment that acknowledges the data received.
     fn acknowledge_with(&mut self, place: usize, flags: u8) -> Segment {
         let (data_ack, window) = self.receive_queue.advertise();
-        let (ack, sack) = self.subflows[place].rx.acknowledge();
         let mptcp = self.settings.protocol == Protocol::Mptcp;
+        let (ack, sack) = self.subflows[place].rx.acknowledge(if mptcp { 1 } else { 3 });
         let subflow = &self.subflows[place];
         let options = if mptcp { MptcpOptions::DSS } else { MptcpOptions::default() };
         Segment {
@@ -116,7 +117,7 @@ impl Endpoint {
             dsn: None,
             data_ack: None,
             window: 0,
-            sack: None,
+            sack: Sack::default(),
             options: MptcpOptions::default(),
             joins: None,
             removed: None,

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crosslane_core::time::{Duration, Instant};
 
 use super::super::receiver::Mapping;
-use super::super::segment::Block;
+use super::super::sack::Block;
 
 /// State of the rate's estimator when a segment was sent.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,6 +51,8 @@ pub struct InFlight {
     pub lost: u32,
     /// Retransmissions in flight.
     pub(super) retransmitted: u32,
+    /// Highest sequence number that a selective acknowledgement named.
+    newest_sacked: u64,
 }
 
 /// Result of [`InFlight::find_lost`].
@@ -58,6 +60,8 @@ pub struct InFlight {
 pub(super) struct FoundLost {
     /// Segments newly lost, also of those retransmitted.
     pub(super) count: u32,
+    /// Retransmissions among them.
+    pub(super) again: u32,
     /// Lowest sequence number among them.
     pub(super) lowest: u64,
     /// When the last of the others counts as lost.
@@ -106,26 +110,53 @@ impl InFlight {
         Some(head)
     }
 
+    /// Sequence number of the newest segment that a selective acknowledgement named (Linux `tcp_highest_sack_seq`).
+    pub(super) fn newest_sacked(&self) -> Option<u64> {
+        (self.sacked > 0).then_some(self.newest_sacked)
+    }
+
     /// Marks the segments within a block as arrived; `on_new` receives each that was
-    /// not marked before.
-    pub(super) fn sack(&mut self, (begin, end): Block, mut on_new: impl FnMut(&Sent)) {
+    /// not marked before, and whether a newer one was.
+    pub(super) fn sack(&mut self, (begin, end): Block, mut on_new: impl FnMut(&Sent, bool)) {
         let first = self.segments.partition_point(|sent| sent.seq < begin);
         for sent in self.segments.range_mut(first..).take_while(|sent| sent.end() <= end) {
             if sent.sacked {
                 continue;
             }
+            on_new(sent, self.sacked > 0 && sent.seq < self.newest_sacked);
+            self.newest_sacked = if self.sacked > 0 { self.newest_sacked.max(sent.seq) } else { sent.seq };
             self.sacked += 1;
-            self.lost -= u32::from(sent.lost);
-            self.retransmitted -= u32::from(sent.retransmitted);
-            (sent.sacked, sent.lost, sent.retransmitted) = (true, false, false);
-            on_new(sent);
+            if sent.lost {
+                self.lost -= 1;
+                self.retransmitted -= u32::from(sent.retransmitted);
+                (sent.lost, sent.retransmitted) = (false, false);
+            }
+            sent.sacked = true;
         }
+    }
+
+    /// Number of the segments within a block that arrived twice which were retransmitted.
+    pub(super) fn duplicates(&mut self, (begin, end): Block) -> u32 {
+        let first = self.segments.partition_point(|sent| sent.seq < begin);
+        let mut count = 0;
+        for sent in self.segments.range_mut(first..).take_while(|sent| sent.end() <= end) {
+            count += u32::from(sent.ever_retransmitted);
+            self.retransmitted -= u32::from(sent.retransmitted);
+            sent.retransmitted = false;
+        }
+        count
+    }
+
+    /// Nothing counts as lost any more.
+    pub(super) fn unmark_lost(&mut self) {
+        self.segments.iter_mut().for_each(|sent| sent.lost = false);
+        self.lost = 0;
     }
 
     /// Marks lost what was sent before `latest` (time and end of a delivered segment)
     /// and `patience` ago.
     pub(super) fn find_lost(&mut self, now: Instant, latest: (Instant, u64), patience: Duration) -> FoundLost {
-        let mut found = FoundLost { count: 0, lowest: u64::MAX, wait: None };
+        let mut found = FoundLost { count: 0, again: 0, lowest: u64::MAX, wait: None };
         for sent in &mut self.segments {
             if sent.sacked || (sent.lost && !sent.retransmitted) {
                 continue;
@@ -144,9 +175,10 @@ impl InFlight {
             }
             found.lowest = found.lowest.min(sent.seq);
             found.count += 1;
-            if sent.retransmitted {
+            if sent.lost {
                 sent.retransmitted = false;
                 self.retransmitted -= 1;
+                found.again += 1;
             } else {
                 sent.lost = true;
                 self.lost += 1;
@@ -221,7 +253,7 @@ mod tests {
     #[test]
     fn acknowledged_segments_leave_with_their_counts() {
         let mut flight = segments(4);
-        flight.sack((1, 101), |_| {});
+        flight.sack((1, 101), |_, _| {});
         assert_eq!(counts(&flight), [4, 3, 1, 0]);
         assert_eq!(flight.pop_acknowledged(150).map(|sent| sent.seq), Some(1));
         assert!(flight.pop_acknowledged(150).is_none(), "half of the second has arrived");
@@ -231,29 +263,33 @@ mod tests {
     #[test]
     fn a_segment_is_sacked_once() {
         let (mut flight, mut new) = (segments(4), Vec::new());
-        flight.sack((101, 301), |sent| new.push(sent.seq));
-        flight.sack((101, 401), |sent| new.push(sent.seq));
-        assert_eq!(new, [101, 201, 301]);
+        flight.sack((201, 301), |sent, late| new.push((sent.seq, late)));
+        flight.sack((101, 401), |sent, late| new.push((sent.seq, late)));
+        assert_eq!(new, [(201, false), (101, true), (301, false)]);
+        assert_eq!(flight.newest_sacked(), Some(301));
         assert_eq!(counts(&flight), [4, 1, 3, 0]);
     }
 
     #[test]
     fn what_was_sent_before_a_delivered_segment_is_lost_after_the_patience() {
         let mut flight = segments(4);
-        flight.sack((301, 401), |_| {});
+        flight.sack((301, 401), |_, _| {});
         let latest = (at(30), 401);
         let found = flight.find_lost(at(50), latest, Duration::from_millis(35));
-        assert_eq!(found, FoundLost { count: 2, lowest: 1, wait: Some(at(55)) });
+        assert_eq!(found, FoundLost { count: 2, again: 0, lowest: 1, wait: Some(at(55)) });
         assert_eq!((counts(&flight), flight.next_lost(0)), ([4, 1, 1, 2], Some((0, 1))));
         assert_eq!(flight.retransmit(at(51), 0, Stamp::default()).seq, 1);
         assert_eq!((counts(&flight), flight.next_lost(0)), ([4, 2, 1, 2], Some((1, 101))));
         assert!(flight.retransmitted > 0 && flight.needs_retransmission());
+        flight.unmark_lost();
+        assert_eq!((counts(&flight), flight.next_lost(0)), ([4, 4, 1, 0], None), "its retransmission is in flight too");
+        assert_eq!((flight.duplicates((1, 101)), counts(&flight)), (1, [4, 3, 1, 0]));
     }
 
     #[test]
     fn after_a_timeout_everything_but_the_newest_is_lost() {
         let mut flight = segments(4);
-        flight.sack((101, 201), |_| {});
+        flight.sack((101, 201), |_, _| {});
         flight.mark_all_lost(at(45), Duration::from_millis(20));
         assert_eq!(counts(&flight), [4, 1, 1, 2], "the fourth was sent 15 ms ago");
     }

@@ -15,6 +15,8 @@ mod loss;
 mod pacer;
 mod queue;
 mod rate;
+mod reordering;
+mod undo;
 mod usage;
 
 use buffer::SendBuffer;
@@ -23,6 +25,8 @@ use loss::{LossProbe, Recovery};
 use pacer::Pacer;
 use queue::SendQueue;
 use rate::Rate;
+use reordering::Reordering;
+use undo::Undo;
 use usage::WindowUsage;
 
 /// Minimum delay of a loss probe with more than one segment in flight.
@@ -32,6 +36,11 @@ const PROBE_MIN: Duration = Duration::from_millis(2);
 const UNPACED: u64 = 10;
 /// Memory overhead of a segment (Linux: `sk_buff` and head), in bytes.
 const SEGMENT_OVERHEAD_BYTES: u64 = 900;
+
+/// A time as the timestamps option has it, in ms (Linux `tcp_ts`).
+pub(super) fn timestamp(at: Instant) -> u64 {
+    at.as_nanos() / 1_000_000
+}
 
 #[derive(Clone, Debug)]
 pub struct Sender {
@@ -44,6 +53,8 @@ pub struct Sender {
     pub(super) control: Control,
     state: RecoveryState,
     recovery: Recovery,
+    reordering: Reordering,
+    undo: Undo,
     pub(super) rtt: Rtt,
     timeout_at: Option<Instant>,
     probe: LossProbe,
@@ -72,6 +83,8 @@ impl Sender {
             control: Control::new(algorithm),
             state: RecoveryState::None,
             recovery: Recovery::default(),
+            reordering: Reordering::default(),
+            undo: Undo::default(),
             rtt: Rtt::default(),
             timeout_at: None,
             probe: LossProbe::default(),
@@ -140,6 +153,7 @@ impl Sender {
         }
         if self.has_window() && self.pacer.next <= now {
             if let Some(place) = self.next_lost() {
+                self.undo.note_retransmission(now);
                 return Some(self.retransmit(now, place));
             }
             if !self.queue.is_empty() {
@@ -166,7 +180,7 @@ impl Sender {
     /// Time of the next call of [`poll`](Self::poll) or
     /// [`on_time`](Self::on_time).
     pub fn wakeup(&self) -> Option<Instant> {
-        let waits = !self.queue.is_empty() || self.flight.needs_retransmission();
+        let waits = !self.queue.is_empty() || (self.flight.needs_retransmission() && !self.recovery.pauses);
         let paced = (waits && self.has_window()).then_some(self.pacer.next);
         [self.timeout_at, self.probe.at, self.recovery.reorder_at, paced].into_iter().flatten().min()
     }
@@ -207,7 +221,8 @@ impl Sender {
 
     /// RFC 8985 §7: sends new data if there is any, else the last segment.
     fn send_probe(&mut self, now: Instant) -> Option<Sent> {
-        let sent = if self.queue.is_empty() {
+        self.probe.repeats = self.queue.is_empty();
+        let sent = if self.probe.repeats {
             let last = self.flight.last()?;
             Some(self.retransmit(now, last))
         } else {
