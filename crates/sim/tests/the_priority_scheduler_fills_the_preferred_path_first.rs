@@ -5,6 +5,7 @@
 mod pair;
 
 use crosslane_core::path::PathId;
+use crosslane_core::wanted::Order;
 use crosslane_sim::transport::scheduler::Scheduler;
 use pair::{Action, Pair, Setup, Source, TestPath};
 
@@ -31,12 +32,12 @@ fn a_new_order_of_paths_moves_the_traffic() {
         [0, 1].map(|path| pair.carried_between(path, from_ms, from_ms + 5_000).count())
     };
     let first = carried_until(&mut pair, 0);
-    pair.client.set_order(&[PathId(1)]);
+    pair.client.set_order(&Order::Paths(vec![PathId(1)]));
     let second = carried_until(&mut pair, 5_000);
-    pair.client.set_order(&[PathId(0), PathId(1)]);
+    pair.client.set_order(&Order::Paths(vec![PathId(0), PathId(1)]));
     let third = carried_until(&mut pair, 10_000);
-    pair.client.set_order(&[PathId(1)]);
-    pair.client.set_order(&[]);
+    pair.client.set_order(&Order::Paths(vec![PathId(1)]));
+    pair.client.set_order(&Order::Preference);
     let users = carried_until(&mut pair, 15_000);
     // While a path is in slow start the other one carries what overflows.
     assert!(first[0] > 1_000 && first[1] == 0, "{first:?}");
