@@ -13,7 +13,8 @@ import polars as pl
 import pytest
 
 from crosslane_lab import cli
-from crosslane_lab.learn import analyse, bound, collect, label, recorded, refit, train, tree
+from crosslane_lab.errors import LabError
+from crosslane_lab.learn import analyse, bound, collect, gains, label, recorded, refit, train, tree
 from crosslane_lab.learn.places import draw
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -25,14 +26,14 @@ OTHERS = {"wifi_sinr_db": 20.0, "cellular_sinr_db": 10.0, "wifi_rsrq_db": None, 
 
 
 def made(drives: int, seed: int = 1) -> pl.DataFrame:
-    """Windows in which Wi-Fi carries 20 Mbit/s above −70 dBm and 2 below, and cellular always carries 8."""
+    """Windows in which Wi-Fi carries 20 Mbit/s above −70 dBm and 2 below; cellular always carries 8, as no order."""
     random, rows = np.random.default_rng(seed), []
     for drive in range(drives):
         signal = random.uniform(-90, -50)
         for window in range(1, 40):
             signal = float(np.clip(signal + random.normal(0, 1.5), -95, -45))
-            for prio in ("WF", "LF"):
-                wifi = 20.0 if signal > -70 else 2.0
+            wifi = 20.0 if signal > -70 else 2.0
+            for prio, carried in (("WF", wifi), ("LF", 8.0), ("NO", 8.0)):
                 rows.append(
                     {
                         "t_ns": window * collect.WINDOW_NS,
@@ -43,7 +44,7 @@ def made(drives: int, seed: int = 1) -> pl.DataFrame:
                         "traffic": "bulk-up",
                         "buffer_kb": 64,
                         "prio": prio,
-                        "goodput_mbit_s": wifi if prio == "WF" else 8.0,
+                        "goodput_mbit_s": carried,
                         "delay_ms": 50.0 if prio == "WF" else 60.0,
                         "wifi_signal_dbm": signal,
                         "cellular_signal_dbm": -95.0 + float(random.normal()),
@@ -122,11 +123,38 @@ def test_training_finds_the_rule_of_made_data(tmp_path: Path, capsys: pytest.Cap
 
 
 @needs_extra
+def test_an_order_applies_only_where_it_brings_more_than_none() -> None:
+    """Wi-Fi first wins above −70 dBm, and the cellular path first never: no order brings as much."""
+    frame = made(20)
+    found = gains.nodes(gains.rows(frame), 4)
+    assert {node["a_first"] for node in found if "a_first" in node} == {0.0, 0.5, 1.0}
+    rows = gains.rows(frame)
+    wins, other = rows.gains.argmax(axis=1), rows.gains.max(axis=1) <= 0
+    said = np.array([_said(found, rows.features, row) for row in rows.x])
+    right = np.where(other, said == 0.5, said == 1.0 - wins)
+    assert right.mean() > 0.95
+    worse = frame.with_columns(
+        goodput_mbit_s=pl.when(pl.col("prio") == "NO").then(30.0).otherwise(pl.col("goodput_mbit_s"))
+    )
+    assert gains.nodes(gains.rows(worse), 4) == [{"a_first": 0.5}], "where none is best, no order applies anywhere"
+    with pytest.raises(LabError, match="none is without an order"):
+        gains.rows(collect.orders(frame))
+
+
+def _said(nodes: list[tree.Node], features: list[str], row: tree.Values) -> float:
+    node = nodes[0]
+    while "feature" in node:
+        node = nodes[node["yes" if row[features.index(node["feature"])] <= node["at_most"] else "no"]]
+    return float(node["a_first"])
+
+
+@needs_extra
 @pytest.mark.parametrize("strategy", ["smartps", "learned"])
 def test_the_same_data_gives_the_same_tree(strategy: str) -> None:
     def text() -> str:
-        rows = train.ROWS[strategy](made(10))
-        return tree.text(strategy, tree.nodes(train.fitted(rows, 8), rows.features), {})
+        frame = made(10)
+        nodes, fallback = train.decided(frame, train.ROWS[strategy](frame), strategy, 8, ())
+        return tree.text(strategy, nodes, {}, fallback)
 
     assert text() == text()
 
@@ -149,7 +177,7 @@ def test_data_that_cannot_be_used_is_named_in_one_sentence(
         "5 in `wifi_signal_dbm` is outside -120 to 0": frame.with_columns(wifi_signal_dbm=pl.lit(5.0)),
         "-1 in `cellular_rtt_ms` is outside 0 to 60000": frame.with_columns(cellular_rtt_ms=pl.lit(-1.0)),
         "the same order was always better": only_wifi,
-        "3 drives have windows with a label, and 10 are needed": made(3, seed=3),
+        "3 drives have windows with a label, and 10 are needed": made(3),
     }
     file = tmp_path / "windows.parquet"
     for cause, bad in cases.items():
