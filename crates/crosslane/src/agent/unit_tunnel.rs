@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 use std::thread::{self, JoinHandle};
 
-use crosslane_core::path::PathState;
+use crosslane_core::path::{PathId, PathState};
 use crosslane_core::tunnel::PathStats;
 use crosslane_core::tunnel::wire::overhead::VXLAN_BYTES;
 use crosslane_core::wanted::Order;

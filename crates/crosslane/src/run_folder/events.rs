@@ -88,7 +88,7 @@ pub fn agent_event(at: Instant, output: &Output, error: Option<&dyn Display>, na
             ("admission", fields)
         }
         Output::Order { order, reason } => {
-            let order = names(order, &name);
+            let order = named(order, &name);
             ("order", with_reason(json!({ "order": order }), reason))
         }
         Output::Trial(trial) => {
@@ -103,7 +103,7 @@ pub fn agent_event(at: Instant, output: &Output, error: Option<&dyn Display>, na
         }
         Output::Command(actuator::Command::Steer(steering)) => {
             let states: Vec<&str> = steering.states.iter().map(|state| state.name()).collect();
-            let order = names(&steering.order, &name);
+            let order = named(&steering.order, &name);
             ("steering", json!({ "states": states, "order": order, "reasons": steering.reasons }))
         }
         Output::Command(actuator::Command::Endpoint(command)) => {
@@ -122,7 +122,7 @@ pub fn agent_event(at: Instant, output: &Output, error: Option<&dyn Display>, na
 }
 
 /// The names of the paths in an order, none by the user's preference, and null if there is no order.
-fn names<'a>(order: &Order, name: &impl Fn(&PathId) -> &'a str) -> Option<Vec<&'a str>> {
+fn named<'a>(order: &Order, name: &impl Fn(&PathId) -> &'a str) -> Option<Vec<&'a str>> {
     (*order != Order::Free).then(|| order.paths().iter().map(name).collect())
 }
 
