@@ -213,8 +213,8 @@ impl Learned {
         match verdict {
             Some(Verdict { trials, ratio }) => {
                 let text = format!(
-                    "the tree is withdrawn, since in {trials} trials {name} delivered {ratio:.2} times as much as \
-                     the tree's order"
+                    "the tree is withdrawn, since in {trials} trials {name} delivered {ratio:.2} times as \
+                     much as the tree's"
                 );
                 Reason { rule: "learned.withdrawn", text, inputs: [("trials", trials as f64), ("ratio", ratio)].into() }
             }
