@@ -14,7 +14,7 @@ import pytest
 
 from crosslane_lab import cli
 from crosslane_lab.errors import LabError
-from crosslane_lab.learn import analyse, bound, collect, gains, label, recorded, refit, train, tree
+from crosslane_lab.learn import analyse, bound, collect, gains, label, recorded, refit, repeat, train, tree
 from crosslane_lab.learn.places import draw
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -195,6 +195,29 @@ def test_the_bound_is_the_better_order_of_each_second() -> None:
     second = pl.col("t_ns") // (4 * collect.WINDOW_NS)
     goodput = pl.when((second == 0) == (pl.col("prio") == "WF")).then(10.0).otherwise(4.0)
     assert bound.best(frame.with_columns(goodput_mbit_s=goodput))["goodput_mbit_s"].to_list() == [10.0]
+
+
+def test_what_differs_between_two_runs_of_a_drive_is_chance() -> None:
+    one = made(2)
+    assert repeat.agreement(one, one) == 1
+    other = one.with_columns(goodput_mbit_s=16.0 - pl.col("goodput_mbit_s"))
+    assert repeat.agreement(one, other) == 0
+    assert [repeat.greatest_accuracy(same) for same in (1.0, 0.5, 0.4, 0.82)] == pytest.approx([1, 0.5, 0.5, 0.9])
+    found = repeat.goodputs(one, one)
+    assert found.select("best", "repeated").equals(found.select(best="chosen", repeated=pl.lit(1.0)))
+    crossed = repeat.goodputs(one, other)
+    assert (crossed["chosen"] < crossed["best"]).all(), "the worse order is chosen, the better one is the bound"
+
+
+def test_a_repeated_case_is_the_same_drive_with_longer_delays() -> None:
+    [case, *_] = collect.cases(draw(1, 1))
+    again = repeat.Repeated(case.drive, case.traffic, case.buffer_kb)
+    assert again.name == f"{case.name}-repeated"
+    one, other = (tomllib.loads(each.scenario("priority", {})) for each in (case, again))
+    for path in ("wifi", "cellular"):
+        before, after = one[path][0].pop("delay_ms"), other[path][0].pop("delay_ms")
+        assert after == pytest.approx(before + repeat.LATER_MS)
+    assert one == other
 
 
 def numbers(state: int = 1) -> Iterator[float]:
