@@ -64,9 +64,7 @@ def nodes(found: Rows, depth: int) -> list[tree.Node]:
     """The tree: grown on one half of the drives, decided on the other."""
     of_first = np.isin(found.drive, np.unique(found.drive)[::2])
     least = max(round(LEAST_IN_LEAF * of_first.sum()), 1)
-    model = need("sklearn.tree").DecisionTreeRegressor(
-        max_depth=depth, min_samples_leaf=least, random_state=SEED
-    )
+    model = need("sklearn.tree").DecisionTreeRegressor(max_depth=depth, min_samples_leaf=least, random_state=SEED)
     model.fit(found.x[of_first], found.gains[of_first])
     leaves, gains, drives = (each[~of_first] for each in (model.apply(found.x), found.gains, found.drive))
     decided = {leaf: _first(gains[leaves == leaf], drives[leaves == leaf]) for leaf in np.unique(leaves)}

@@ -87,7 +87,9 @@ def page(one: pl.DataFrame, other: pl.DataFrame) -> Iterator[str]:
     rows: list[list[str]] = []
     for traffic, buffer_kb in groups:
         of = (pl.col("traffic") == traffic) & (pl.col("buffer_kb") == buffer_kb)
-        rows.append([traffic, f"{buffer_kb} kB" if buffer_kb else "autotuned", *_cells(one.filter(of), other.filter(of))])
+        rows.append(
+            [traffic, f"{buffer_kb} kB" if buffer_kb else "autotuned", *_cells(one.filter(of), other.filter(of))]
+        )
     rows.append(["all", "", *_cells(one, other)])
     yield from table(HEAD, rows, "ll", compact=True)
 
@@ -122,7 +124,7 @@ def greatest_accuracy(same: float) -> float:
 
 
 def goodputs(one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
-    """A row per case, relative to no order: the better order of each second, chosen in either run; no order, repeated."""
+    """A row per case, relative to no order: the better order of each second, chosen in either run; none, repeated."""
     both = _seconds(one).join(_seconds(other), on=(*OWN, "second"), suffix="_other").sort(*OWN, "second")
     of_other = pl.when(pl.col("WF_other") >= pl.col("LF_other")).then("WF").otherwise("LF")
     both = both.with_columns(best=pl.max_horizontal("WF", "LF"), chosen=of_other)

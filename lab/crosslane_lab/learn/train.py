@@ -2,8 +2,8 @@
 
 Linear regression, naive Bayes, a tree by entropy, a random forest of 200 and the tree pruned afterwards are
 compared by 10-fold cross-validation, with the windows split at random as in Liao et al. 2020, and split by drive.
-Windows of one drive resemble each other, so a random split flatters every model. The file has of `smartps` the pruned
-tree, of `learned` one that also says where neither order brings more than none (`learn/gains.py`).
+Windows of one drive resemble each other, so a random split flatters every model. The file has of `smartps` the
+pruned tree, of `learned` one that also says where neither order brings more than none (`learn/gains.py`).
 """
 
 import argparse

@@ -27,9 +27,7 @@ Node = dict[str, Any]
 Values = np.ndarray[Any, np.dtype[np.float32]]
 
 
-def text(
-    strategy: str, nodes: Sequence[Node], trained: dict[str, object], fallback: str | None = None
-) -> str:
+def text(strategy: str, nodes: Sequence[Node], trained: dict[str, object], fallback: str | None = None) -> str:
     """The file's text, a node a line; without a fallback the user's order applies where the tree does not say."""
     otherwise = f' "fallback": {json.dumps(fallback)},\n' if fallback else ""
     lines = ",\n".join(f"  {json.dumps(node)}" for node in nodes)

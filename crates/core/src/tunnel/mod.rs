@@ -367,8 +367,7 @@ impl<P: Clone> Engine for Tunnel<P> {
             Input::Present(path, true) => self.paths.add(now, path),
             Input::Present(path, false) => self.retransmits.push_lost(now, self.paths.remove(path)),
             Input::SetMode(mode) => {
-                self.wanted_mode = mode;
-                self.mode = self.paths.order.mode(mode);
+                (self.wanted_mode, self.mode) = (mode, self.paths.order.mode(mode));
                 self.report_paths.note_change(now);
                 self.paths.request_feedback_on_all(now);
             }
