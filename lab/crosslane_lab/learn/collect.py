@@ -1,9 +1,9 @@
 """`crosslane-lab learn collect`: drives simulated with either path first and with none, a table of their windows.
 
 A row is a window of 250 ms of one drive, with one kind of traffic, one send buffer and one order (or none, when the
-packet scheduler chooses): what the agent measured of both paths in it, the goodput of the following window and the mean delay of the 64-kB blocks delivered
-in that one. Of files the delay is null here; a second table has a row for each file, with its goodput and delay.
-Runs that exist are not made again.
+packet scheduler chooses): what the agent measured of both paths in it, the goodput of the following window and the
+mean delay of the 64-kB blocks delivered in that one. Of files the delay is null here; a second table has a row for
+each file, with its goodput and delay. Runs that exist are not made again.
 """
 
 import argparse

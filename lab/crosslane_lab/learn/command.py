@@ -1,4 +1,4 @@
-"""`crosslane-lab learn`: collect, import, analyse, train, the bound, what is chance, and a tree fitted as on board."""
+"""`crosslane-lab learn`: collect, import, analyse, train, the bound, chance, and a tree fitted as on board."""
 
 import argparse
 

@@ -82,7 +82,7 @@ def _act(given: argparse.Namespace) -> None:
 
 
 def page(one: pl.DataFrame, other: pl.DataFrame) -> Iterator[str]:
-    """A row for each kind of traffic and buffer, and for all; goodputs relative to no order, medians of the drives."""
+    """A row for each kind of traffic and buffer, and for all; goodputs relative to no order, medians of drives."""
     groups = one.select("traffic", "buffer_kb").unique(maintain_order=True).rows()
     rows: list[list[str]] = []
     for traffic, buffer_kb in groups:
@@ -124,7 +124,7 @@ def greatest_accuracy(same: float) -> float:
 
 
 def goodputs(one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
-    """A row per case, relative to no order: the better order of each second, chosen in either run; none, repeated."""
+    """A row per case, relative to no order: the better order of each second, chosen in either run; and none."""
     both = _seconds(one).join(_seconds(other), on=(*OWN, "second"), suffix="_other").sort(*OWN, "second")
     of_other = pl.when(pl.col("WF_other") >= pl.col("LF_other")).then("WF").otherwise("LF")
     both = both.with_columns(best=pl.max_horizontal("WF", "LF"), chosen=of_other)
