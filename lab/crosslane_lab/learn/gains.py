@@ -2,7 +2,7 @@
 
 The windows of drives that were run with either path first and without an order say what each order brings in the
 next second. A regression tree of that is grown on one half of the drives, and each leaf is decided on the other
-half (an *honest* tree, Athey and Imbens 2016): an order applies where its mean gain there is greater than its
+half (an *honest* tree, Athey and Imbens 2016): an order applies where its mean gain there is greater than twice its
 standard error between drives. Elsewhere there is none, so that a window without a cause is not an order.
 """
 
@@ -22,6 +22,8 @@ LEAST_IN_LEAF = 0.01
 MAX_GAIN = 2.0
 """A gain is at most this, as a multiple of the case's goodput."""
 SEED = 1
+ERRORS = 2
+"""Standard errors by which a gain must exceed 0."""
 
 
 @dataclass(frozen=True)
@@ -77,4 +79,4 @@ def _first(gains: Any, drives: Any) -> float:  # noqa: ANN401
     best = int(np.argmax(means))
     off = gains[:, best] - means[best]
     error = np.sqrt(sum(off[drives == drive].sum() ** 2 for drive in np.unique(drives))) / len(off)
-    return float(1 - best) if means[best] > error else 0.5
+    return float(1 - best) if means[best] > ERRORS * error else 0.5
