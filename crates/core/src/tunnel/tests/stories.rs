@@ -178,7 +178,7 @@ fn without_an_order_cheapest_first_uses_both_paths_in_both_directions_until_ther
         testbed.endpoints[0].handle(testbed.now, Input::SetOrder(order.clone()));
         testbed.run_until(testbed.now + Duration::from_millis(20));
         for sent in sent_in_a_second(&mut testbed) {
-            assert_eq!(sent.map(|bytes| bytes > 300_000), carries, "{order:?}: {sent:?}");
+            assert_eq!(sent.map(|bytes| bytes > 60_000), carries, "{order:?}: {sent:?}");
         }
     }
 }
