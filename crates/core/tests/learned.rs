@@ -167,7 +167,8 @@ fn a_tree_whose_fallback_is_no_order_leaves_the_choice_to_the_scheduler_wherever
     testbed.run(2_000, &[(None, 31), (None, 30)]);
     let (_, order, reason) = testbed.orders.last().expect("an order");
     assert_eq!((order.len(), reason.rule, testbed.is_free), (0, "learned.rule", true));
-    let sentence = "the packet scheduler's own choice applies, since only 50 % of the training windows of its leaf agree";
+    let sentence =
+        "the packet scheduler's own choice applies, since only 50 % of the training windows of its leaf agree";
     assert_eq!(reason.text, sentence);
 }
 

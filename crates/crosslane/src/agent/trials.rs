@@ -85,7 +85,8 @@ mod tests {
         let file = folder.path().join("store");
         let at = |seconds| Instant::from_millis(1000 * seconds);
         let full = Sink::file(Path::new("/dev/full"), MAX_BYTES);
-        let mut store = TrialStore { sink: full, name: "store".into(), strategy: "learned", number: 7, is_broken: false };
+        let mut store =
+            TrialStore { sink: full, name: "store".into(), strategy: "learned", number: 7, is_broken: false };
         store.write(at(1), &TRIAL);
         assert_eq!((store.is_broken, store.number), (true, 7));
         assert_eq!(store.failure(&io::ErrorKind::StorageFull.into()), None, "it has been reported");
@@ -93,7 +94,8 @@ mod tests {
         store.write(at(3), &TRIAL);
         assert_eq!((store.is_broken, store.number), (false, 8));
         assert_eq!(trials::read(&file, "learned").unwrap().rows[0].number, 8);
-        let cause = File::options().write(true).open("/dev/full").and_then(|mut full| full.write_all(b"x")).unwrap_err();
+        let cause =
+            File::options().write(true).open("/dev/full").and_then(|mut full| full.write_all(b"x")).unwrap_err();
         let sentence = store.failure(&cause).unwrap();
         assert!(sentence.starts_with("while writing trials to store: No space left on device"), "{sentence}");
         assert!(sentence.ends_with("; the agent continues without them"), "{sentence}");

@@ -205,8 +205,12 @@ mod tests {
     /// Compares the fit with medians of the recording: of seconds at this RSSI, their goodput and PHY rate.
     #[test]
     fn the_phy_rate_follows_that_of_the_recording_and_stays_within_its_range() {
-        let seconds =
-            [(BAND_2_4, -62.5, 7.4, 45.0), (BAND_2_4, -72.5, 1.2, 27.0), (BAND_5, -62.5, 26.2, 89.0), (BAND_5, -77.5, 2.0, 9.0)];
+        let seconds = [
+            (BAND_2_4, -62.5, 7.4, 45.0),
+            (BAND_2_4, -72.5, 1.2, 27.0),
+            (BAND_5, -62.5, 26.2, 89.0),
+            (BAND_5, -77.5, 2.0, 9.0),
+        ];
         for (curve, rssi_dbm, goodput, recorded) in seconds {
             let rate = curve.phy.mbit_s(rssi_dbm, goodput, 0.0);
             assert!((rate / recorded).log2().abs() < 0.5, "{rssi_dbm} dBm: {rate}");
