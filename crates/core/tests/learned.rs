@@ -156,7 +156,7 @@ fn with_no_order() -> Tree {
 
 #[test]
 fn a_tree_whose_fallback_is_no_order_leaves_the_choice_to_the_scheduler_wherever_it_does_not_say() {
-    let rats = [Rat::Wifi, Rat::Lte];
+    let rats = [Rat::Lte, Rat::Nr];
     let mut testbed = Testbed::new(&learned::Params::default(), with_no_order(), &rats, Mode::Aggregate);
     testbed.run(50, &[(None, 0), (None, 0)]);
     assert!(testbed.is_free && testbed.orders.len() == 1, "from the start: {:?}", testbed.orders);
