@@ -83,7 +83,7 @@ mod tests {
     fn a_full_disk_costs_rows_and_is_reported_once_until_there_is_space() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("store");
-        let at = |seconds| Instant::from_millis(1000 * seconds);
+        let at = |seconds: u64| Instant::from_millis(1000 * seconds);
         let full = Sink::file(Path::new("/dev/full"), MAX_BYTES);
         let mut store =
             TrialStore { sink: full, name: "store".into(), strategy: "learned", number: 7, is_broken: false };
