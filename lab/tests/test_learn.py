@@ -25,14 +25,14 @@ OTHERS = {"wifi_sinr_db": 20.0, "cellular_sinr_db": 10.0, "wifi_rsrq_db": None, 
 
 
 def made(drives: int, seed: int = 1) -> pl.DataFrame:
-    """Windows in which Wi-Fi carries 20 Mbit/s above −70 dBm and 2 below, and cellular always carries 8."""
+    """Windows in which Wi-Fi carries 20 Mbit/s above −70 dBm and 2 below; cellular, and no order, always 8."""
     random, rows = np.random.default_rng(seed), []
     for drive in range(drives):
         signal = random.uniform(-90, -50)
         for window in range(1, 40):
             signal = float(np.clip(signal + random.normal(0, 1.5), -95, -45))
-            for prio in ("WF", "LF"):
-                wifi = 20.0 if signal > -70 else 2.0
+            wifi = 20.0 if signal > -70 else 2.0
+            for prio, carried in (("WF", wifi), ("LF", 8.0), ("NO", 8.0)):
                 rows.append(
                     {
                         "t_ns": window * collect.WINDOW_NS,
@@ -43,7 +43,7 @@ def made(drives: int, seed: int = 1) -> pl.DataFrame:
                         "traffic": "bulk-up",
                         "buffer_kb": 64,
                         "prio": prio,
-                        "goodput_mbit_s": wifi if prio == "WF" else 8.0,
+                        "goodput_mbit_s": carried,
                         "delay_ms": 50.0 if prio == "WF" else 60.0,
                         "wifi_signal_dbm": signal,
                         "cellular_signal_dbm": -95.0 + float(random.normal()),
@@ -125,8 +125,9 @@ def test_training_finds_the_rule_of_made_data(tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize("strategy", ["smartps", "learned"])
 def test_the_same_data_gives_the_same_tree(strategy: str) -> None:
     def text() -> str:
-        rows = train.ROWS[strategy](made(10))
-        return tree.text(strategy, tree.nodes(train.fitted(rows, 8), rows.features), {})
+        frame = made(10)
+        nodes, fallback = train.decided(frame, train.ROWS[strategy](frame), strategy, 8, ())
+        return tree.text(strategy, nodes, {}, fallback)
 
     assert text() == text()
 
@@ -149,7 +150,7 @@ def test_data_that_cannot_be_used_is_named_in_one_sentence(
         "5 in `wifi_signal_dbm` is outside -120 to 0": frame.with_columns(wifi_signal_dbm=pl.lit(5.0)),
         "-1 in `cellular_rtt_ms` is outside 0 to 60000": frame.with_columns(cellular_rtt_ms=pl.lit(-1.0)),
         "the same order was always better": only_wifi,
-        "3 drives have windows with a label, and 10 are needed": made(3, seed=3),
+        "3 drives have windows with a label, and 10 are needed": made(3),
     }
     file = tmp_path / "windows.parquet"
     for cause, bad in cases.items():

@@ -23,7 +23,7 @@ use crate::path::{PathId, PathSpec, PathState, Sample, SampleKind, VehicleState}
 use crate::strategy::Strategy;
 use crate::time::Instant;
 use crate::volume::Volume;
-use crate::wanted::{ConnectionClass, Wanted};
+use crate::wanted::{ConnectionClass, Order, Wanted};
 use allocation::Class;
 use path::{Path, Reports, reason_for};
 
@@ -119,8 +119,8 @@ pub enum Output {
     },
     /// The strategy's order of the paths changed.
     Order {
-        /// The paths, the most preferred first; empty: the user's preference applies.
-        order: Vec<PathId>,
+        /// The order.
+        order: Order,
         /// The reason.
         reason: Reason,
     },

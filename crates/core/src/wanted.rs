@@ -8,19 +8,58 @@ use crate::path::{PathId, PathState};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConnectionClass(pub u8);
 
+/// In which order packet schedulers use the paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// By the user's preference.
+    #[default]
+    Preference,
+    /// None: for each packet the path that the scheduler selects.
+    Free,
+    /// These paths, the most preferred first, and then the others by the user's preference.
+    Paths(Vec<PathId>),
+}
+
+impl Order {
+    /// The paths that it names, the most preferred first.
+    pub fn paths(&self) -> &[PathId] {
+        match self {
+            Order::Paths(paths) => paths,
+            Order::Preference | Order::Free => &[],
+        }
+    }
+
+    /// The same with other ids of the paths; a path without one is left out.
+    pub fn map(&self, id: impl FnMut(&PathId) -> Option<PathId>) -> Order {
+        match self {
+            Order::Paths(paths) => Order::Paths(paths.iter().filter_map(id).collect()),
+            other => other.clone(),
+        }
+    }
+
+    /// Puts a path that is named first, or leaves it out.
+    fn replace(&mut self, path: PathId, is_first: bool) {
+        if let Order::Paths(paths) = self {
+            paths.retain(|other| *other != path);
+            if is_first {
+                paths.insert(0, path);
+            }
+        }
+    }
+}
+
 /// What an allocator wants of the paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// For each class of connections the state of each path.
     classes: Vec<Vec<PathState>>,
-    /// The paths, the most preferred first; empty: the user's preference applies.
-    order: Vec<PathId>,
+    order: Order,
 }
 
 impl From<Vec<PathState>> for Wanted {
     /// The same states for all connections, in the user's order.
     fn from(states: Vec<PathState>) -> Wanted {
-        Wanted { classes: Vec::from([states]), order: Vec::new() }
+        Wanted { classes: Vec::from([states]), order: Order::Preference }
     }
 }
 
@@ -32,7 +71,7 @@ impl FromIterator<PathState> for Wanted {
 
 impl Wanted {
     /// With this order of the paths.
-    pub fn with_order(self, order: Vec<PathId>) -> Wanted {
+    pub fn with_order(self, order: Order) -> Wanted {
         Wanted { order, ..self }
     }
 
@@ -51,8 +90,8 @@ impl Wanted {
         }
     }
 
-    /// The paths, the most preferred first; empty: the user's preference applies.
-    pub fn order(&self) -> &[PathId] {
+    /// The order of the paths.
+    pub fn order(&self) -> &Order {
         &self.order
     }
 
@@ -79,15 +118,12 @@ impl Wanted {
             states.iter_mut().for_each(|state| *state = (*state).min(PathState::Backup));
         }
         self.set(path, PathState::Active);
-        if !self.order.is_empty() {
-            self.order.retain(|other| *other != path);
-            self.order.insert(0, path);
-        }
+        self.order.replace(path, true);
     }
 
     /// Closes a path for all connections.
     pub(crate) fn close(&mut self, path: PathId) {
         self.set(path, PathState::Closed);
-        self.order.retain(|other| *other != path);
+        self.order.replace(path, false);
     }
 }

@@ -19,7 +19,7 @@ use crosslane_core::path::{
     OnFade, PathId, PathSpec, PathState, Position, Rat, Sample, SampleKind, Signal, VehicleState,
 };
 use crosslane_core::time::{Duration, Instant};
-use crosslane_core::wanted::{ConnectionClass, Wanted};
+use crosslane_core::wanted::{ConnectionClass, Order, Wanted};
 
 /// An assessor: a path is good while its interface is up.
 #[derive(Default)]
@@ -44,7 +44,7 @@ impl Assessor for LinkState {
 /// connections of class 1 use the preferred path only.
 #[derive(Default)]
 struct BySinr {
-    order: Vec<PathId>,
+    order: Order,
 }
 
 impl Allocator for BySinr {
@@ -52,7 +52,7 @@ impl Allocator for BySinr {
         let state = |good| if good { PathState::Active } else { PathState::Closed };
         let good: Vec<bool> = paths.iter().map(|path| path.belief == Belief::Good).collect();
         let all: Wanted = good.iter().map(|&good| state(good)).collect();
-        let first = self.order.first().copied();
+        let first = self.order.paths().first().copied();
         let single = (0..paths.len()).map(|place| state(good[place] && first == Some(PathId(place as u8))));
         all.with_order(self.order.clone()).with_class(single.collect()).0
     }
@@ -64,6 +64,7 @@ impl Allocator for BySinr {
         };
         let mut order: Vec<PathId> = (0..paths.len()).map(|place| PathId(place as u8)).collect();
         order.sort_by(|a, b| sinr(b).total_cmp(&sinr(a)));
+        let order = Order::Paths(order);
         let changed = order != self.order;
         self.order = order;
         changed.then(|| Reason { rule: "sinr", text: "another path has the best SINR".into(), ..Reason::default() })
@@ -180,10 +181,10 @@ fn a_change_of_what_the_allocator_reads_changes_the_order_though_no_belief_chang
     link(&mut agent, 0, 1, true);
     signal(&mut agent, 1, 0, 12.0);
     signal(&mut agent, 1, 1, 3.0);
-    assert_eq!(steering(&commands(&mut agent, 2)).unwrap().order, [PathId(0), PathId(1)]);
+    assert_eq!(steering(&commands(&mut agent, 2)).unwrap().order.paths(), [PathId(0), PathId(1)]);
     signal(&mut agent, 3, 1, 20.0);
     let changed = commands(&mut agent, 4);
-    assert_eq!(steering(&changed).unwrap().order, [PathId(1), PathId(0)]);
+    assert_eq!(steering(&changed).unwrap().order.paths(), [PathId(1), PathId(0)]);
     signal(&mut agent, 5, 1, 21.0);
     assert_eq!(commands(&mut agent, 6), [], "the order is the same");
 }
@@ -194,7 +195,7 @@ fn a_list_of_all_connections_changes_neither_order_nor_classes() {
     link(&mut agent, 0, 0, true);
     link(&mut agent, 0, 1, true);
     signal(&mut agent, 1, 1, 20.0);
-    assert_eq!(steering(&commands(&mut agent, 2)).unwrap().order, [PathId(1), PathId(0)]);
+    assert_eq!(steering(&commands(&mut agent, 2)).unwrap().order.paths(), [PathId(1), PathId(0)]);
     let (local, remote) = (SocketAddr::from(([10, 0, 0, 2], 40_000)), SocketAddr::from(([10, 9, 0, 1], 443)));
     let subflow = Subflow { local, remote, local_id: AddressId(0), remote_id: AddressId(0), backup: false };
     let (subflows, opening) = (vec![subflow], Vec::new());

@@ -10,6 +10,7 @@ use crosslane_core::engine::Engine;
 use crosslane_core::path::{PathId, PathSpec, Rat, Sample, SampleKind, Signal, Transport};
 use crosslane_core::strategy::{Strategy, learned, smartps};
 use crosslane_core::time::{Duration, Instant};
+use crosslane_core::wanted::Order;
 
 fn tree(strategy: &str, nodes: &str) -> Result<Tree, serde_json::Error> {
     serde_json::from_str(&format!(
@@ -28,6 +29,8 @@ struct Testbed {
     agent: Agent,
     now: Instant,
     orders: Vec<(u64, Vec<u8>, Reason)>,
+    /// The last order is none.
+    is_free: bool,
 }
 
 impl Testbed {
@@ -43,7 +46,7 @@ impl Testbed {
         let ranks: Vec<u8> = (0..rats.len() as u8).collect();
         let strategy = strategy.with_tree(tree).expect("a tree for this strategy");
         let agent = Agent::new(&paths, &ranks, mode, strategy, Vec::new());
-        Testbed { agent, now: Instant::ZERO, orders: Vec::new() }
+        Testbed { agent, now: Instant::ZERO, orders: Vec::new(), is_free: false }
     }
 
     /// Passes samples of each path every 50 ms: its signal, in dBm, if it has one, and its RTT, in ms.
@@ -63,7 +66,8 @@ impl Testbed {
             while let Some(output) = self.agent.poll(self.now) {
                 if let Output::Order { order, reason } = output {
                     let ms = self.now.as_nanos() / 1_000_000;
-                    self.orders.push((ms, order.iter().map(|path| path.0).collect(), reason));
+                    self.is_free = order == Order::Free;
+                    self.orders.push((ms, order.paths().iter().map(|path| path.0).collect(), reason));
                 }
             }
         }
@@ -138,6 +142,41 @@ fn a_leaf_that_is_not_sure_is_left_to_the_rule() {
     let mut testbed = Testbed::new(&learned::Params::default(), tree, &[Rat::Wifi, Rat::Lte], Mode::Aggregate);
     testbed.run(2_000, &[(Some(-60.0), 40), (None, 30)]);
     assert!(testbed.orders.is_empty(), "the order is the user's from the start");
+}
+
+/// As [`BY_RTT`], but neither path is first while the RTTs are alike; the fallback is no order.
+fn with_no_order() -> Tree {
+    let nodes = r#"{"feature": "a-b.rtt_ms", "at_most": -0.1, "yes": 1, "no": 2}, {"a_first": 0.9},
+        {"feature": "a-b.rtt_ms", "at_most": 0.1, "yes": 3, "no": 4}, {"a_first": 0.5}, {"a_first": 0.1}"#;
+    let text = format!(
+        r#"{{"format": "crosslane-tree", "version": 1, "strategy": "learned", "fallback": "no-order", "nodes": [{nodes}]}}"#
+    );
+    serde_json::from_str(&text).expect("a tree")
+}
+
+#[test]
+fn a_tree_whose_fallback_is_no_order_leaves_the_choice_to_the_scheduler_wherever_it_does_not_say() {
+    let rats = [Rat::Lte, Rat::Nr];
+    let mut testbed = Testbed::new(&learned::Params::default(), with_no_order(), &rats, Mode::Aggregate);
+    testbed.run(50, &[(None, 0), (None, 0)]);
+    assert!(testbed.is_free && testbed.orders.len() == 1, "from the start: {:?}", testbed.orders);
+    testbed.run(1_000, &[(None, 30), (None, 31)]);
+    assert_eq!(testbed.orders.len(), 1, "{:?}", testbed.orders);
+    testbed.run(1_000, &[(None, 60), (None, 30)]);
+    assert_eq!((testbed.last().1, testbed.last().2, testbed.is_free), (&[1, 0][..], "learned.tree", false));
+    testbed.run(2_000, &[(None, 31), (None, 30)]);
+    let (_, order, reason) = testbed.orders.last().expect("an order");
+    assert_eq!((order.len(), reason.rule, testbed.is_free), (0, "learned.rule", true));
+    let sentence =
+        "the packet scheduler's own choice applies, since only 50 % of the training windows of its leaf agree";
+    assert_eq!(reason.text, sentence);
+}
+
+#[test]
+fn an_unknown_fallback_is_rejected() {
+    let text = r#"{"format": "crosslane-tree", "version": 1, "strategy": "learned", "fallback": "none", "nodes": [{"a_first": 1}]}"#;
+    let error = serde_json::from_str::<Tree>(text).expect_err("a fallback").to_string();
+    assert!(error.starts_with("unknown variant `none`, expected `users-order` or `no-order`"), "{error}");
 }
 
 #[test]

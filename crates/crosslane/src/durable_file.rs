@@ -7,14 +7,21 @@ use std::path::{Path, PathBuf};
 /// Replaces a file's contents, by a file with the suffix `.new` beside it.
 ///
 /// # Errors
-/// It cannot be written; the former contents remain.
+/// It cannot be written; the former contents remain, and nothing else, since the disk may be full.
 pub fn replace(file: &Path, contents: &[u8]) -> io::Result<()> {
     let new = with_suffix(file, ".new");
-    let mut written = File::create(&new)?;
-    written.write_all(contents)?;
-    written.sync_all()?;
-    fs::rename(new, file)?;
+    let written = write_synced(&new, contents).and_then(|()| fs::rename(&new, file));
+    if written.is_err() {
+        drop(fs::remove_file(&new));
+    }
+    written?;
     sync_folder(file)
+}
+
+fn write_synced(file: &Path, contents: &[u8]) -> io::Result<()> {
+    let mut written = File::create(file)?;
+    written.write_all(contents)?;
+    written.sync_all()
 }
 
 /// A new name is durable only after the folder is synced.

@@ -232,6 +232,22 @@ fn what_cannot_be_fitted_is_one_sentence_and_the_tree_stays() {
     rejected(&folder, 2, &["while reading trials ", "correct `store`"]);
 }
 
+/// The limit of a file's size stands for a full disk: both end a write in the middle.
+#[test]
+fn on_a_full_disk_the_former_tree_stays_whole() {
+    let folder = folder(CONFIGURATION, UNSURE, &store(1..=300));
+    let limited = format!("trap '' XFSZ; ulimit -f 0; exec {CROSSLANE} refit --config agent.toml");
+    let done = Command::new("sh").args(["-c", &limited]).current_dir(folder.path()).output().unwrap();
+    let stderr = String::from_utf8(done.stderr).unwrap();
+    assert_eq!((done.status.code(), stderr.lines().count()), (Some(1), 1), "{stderr}");
+    let words = ["while writing tree ", "File too large", "the running tree stays"];
+    assert!(words.iter().all(|word| stderr.contains(word)), "{stderr}");
+    assert_eq!(fs::read_to_string(folder.path().join("tree.json")).unwrap(), tree(UNSURE));
+    assert!(!folder.path().join("tree.json.new").exists(), "nothing is left of the new tree");
+    assert_eq!(refit(folder.path()).code, Some(0), "with space again it is written");
+    assert_ne!(fs::read_to_string(folder.path().join("tree.json")).unwrap(), tree(UNSURE));
+}
+
 #[test]
 fn the_unit_runs_below_everything_else_within_its_memory() {
     let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");

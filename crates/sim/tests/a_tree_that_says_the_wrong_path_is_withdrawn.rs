@@ -6,6 +6,7 @@ use std::error::Error;
 
 use crosslane_core::agent::Output;
 use crosslane_core::time::Instant;
+use crosslane_core::wanted::Order;
 use crosslane_sim::scenario::Scenario;
 use crosslane_sim::simulation::{Detail, Recording, Simulation};
 
@@ -52,8 +53,20 @@ fn tree(paths: &str, first: f64) -> String {
 }
 
 fn run(paths: &str, prefer: &str, says: &str, trials: f64, seed: u64) -> Result<Recording, Box<dyn Error>> {
+    run_with([tree(paths, 1.0), tree(paths, 0.0)], paths, prefer, says, trials, seed)
+}
+
+/// With these trees for the first and for the second path.
+fn run_with(
+    [first, second]: [String; 2],
+    paths: &str,
+    prefer: &str,
+    says: &str,
+    trials: f64,
+    seed: u64,
+) -> Result<Recording, Box<dyn Error>> {
     let mut scenario = Scenario::parse(&scenario(paths, prefer, says, trials), "wrong.toml")?;
-    let trees = [("first.json".to_owned(), tree(paths, 1.0)), ("second.json".to_owned(), tree(paths, 0.0))];
+    let trees = [("first.json".to_owned(), first), ("second.json".to_owned(), second)];
     scenario.resolve(&trees.into_iter().collect())?;
     let strategy = scenario.strategy("x").ok_or("no such strategy")?;
     let mut simulation = Simulation::new(&scenario, &strategy, seed, Detail::METRICS)?;
@@ -116,6 +129,27 @@ fn where_paths_fade_within_seconds_most_wrong_trees_are_withdrawn_within_a_minut
     let count = withdrawals(FADING, 20)?;
     println!("{count} of 20");
     assert!(count > 10, "{count} of 20");
+    Ok(())
+}
+
+/// The user prefers the wrong path too, so that only the comparison with the scheduler's own choice can show it.
+#[test]
+fn a_tree_whose_fallback_is_no_order_is_withdrawn_if_it_brings_less_than_the_scheduler_itself()
+-> Result<(), Box<dyn Error>> {
+    let with_fallback = |first| tree(STEADY, first).replace("\"nodes\"", "\"fallback\": \"no-order\", \"nodes\"");
+    for seed in 1..=10 {
+        let trees = || [1.0, 0.0].map(with_fallback);
+        let with = run_with(trees(), STEADY, "second", "second", 0.02, seed)?;
+        let without = run_with(trees(), STEADY, "second", "second", 0.0, seed)?;
+        let (at, text) = withdrawn(&with).ok_or("not withdrawn")?;
+        println!("seed {seed}: after {at} s, {} MB, without trials {}", delivered_mb(&with), delivered_mb(&without));
+        assert!(text.contains("trials the packet scheduler's own choice delivered"), "{text}");
+        let last = with.agent_outputs.iter().rev().find_map(|(_, output)| match output {
+            Output::Order { order, .. } => Some(order),
+            _ => None,
+        });
+        assert!(last == Some(&Order::Free) && delivered_mb(&with) > delivered_mb(&without), "seed {seed}: {last:?}");
+    }
     Ok(())
 }
 

@@ -5,6 +5,7 @@
 mod pair;
 
 use crosslane_core::path::PathId;
+use crosslane_core::wanted::Order;
 use crosslane_sim::transport::scheduler::Scheduler;
 use pair::{Action, Pair, Setup, Source, TestPath};
 
@@ -21,6 +22,22 @@ fn rates(scheduler: Scheduler, offered_mbit_s: f64) -> [f64; 2] {
 }
 
 #[test]
+fn without_an_order_it_selects_as_min_rtt() {
+    let carried = |scheduler| {
+        let test_paths = [TestPath::new(10.0, 20), TestPath::new(10.0, 10)];
+        let source = Source::Messages { bytes: 5_000, every_ms: 10 };
+        let plan = [(100, Action::Create { path: 1, backup: false })];
+        let mut pair = Pair::new(Setup { scheduler, ..Setup::new(&test_paths, source) }, &plan);
+        pair.client.set_order(&Order::Free);
+        pair.run_until_ms(5_000);
+        [0, 1].map(|path| pair.carried_between(path, 0, 5_000).count())
+    };
+    let by_rtt = carried(Scheduler::MinRtt);
+    assert!(by_rtt[1] > 1_000 && by_rtt[0] < by_rtt[1], "the second path has the lower RTT: {by_rtt:?}");
+    assert_eq!(carried(Scheduler::Priority), by_rtt);
+}
+
+#[test]
 fn a_new_order_of_paths_moves_the_traffic() {
     let test_paths = [TestPath::new(10.0, 20), TestPath::new(10.0, 10)];
     let source = Source::Messages { bytes: 5_000, every_ms: 10 };
@@ -31,12 +48,12 @@ fn a_new_order_of_paths_moves_the_traffic() {
         [0, 1].map(|path| pair.carried_between(path, from_ms, from_ms + 5_000).count())
     };
     let first = carried_until(&mut pair, 0);
-    pair.client.set_order(&[PathId(1)]);
+    pair.client.set_order(&Order::Paths(vec![PathId(1)]));
     let second = carried_until(&mut pair, 5_000);
-    pair.client.set_order(&[PathId(0), PathId(1)]);
+    pair.client.set_order(&Order::Paths(vec![PathId(0), PathId(1)]));
     let third = carried_until(&mut pair, 10_000);
-    pair.client.set_order(&[PathId(1)]);
-    pair.client.set_order(&[]);
+    pair.client.set_order(&Order::Paths(vec![PathId(1)]));
+    pair.client.set_order(&Order::Preference);
     let users = carried_until(&mut pair, 15_000);
     // While a path is in slow start the other one carries what overflows.
     assert!(first[0] > 1_000 && first[1] == 0, "{first:?}");

@@ -1,4 +1,4 @@
-"""Wi-Fi from `feup-wifi`: RSSI by distance, and goodput by RSSI (docs/design/radio.md, "Wi-Fi").
+"""Wi-Fi from `feup-wifi`: RSSI by distance, goodput by RSSI, and PHY rate by both (docs/design/radio.md, "Wi-Fi").
 
 The access points of one band are fitted together. The stated error is that of a fit on one of them, tested on
 the other, which had another location, client and channel.
@@ -61,6 +61,7 @@ def _band(received: pl.DataFrame, points: tuple[str, ...]) -> dict[str, Any]:
             "share_memory_s": round(
                 correlation_length(standardize(rate_db, off_db), _times(flow), _groups(flow), (0.5, 1.5)), 1
             ),
+            **_phy(flow),
         },
         "errors": [_across(rows, train, test) for train, test in (points, points[::-1])],
     }
@@ -74,6 +75,7 @@ def _across(rows: pl.DataFrame, train: str, test: str) -> dict[str, Any]:
     rate = _rate(_rssi(unknown), _fit_rate(known))
     off = np.abs(_mbit_s(unknown) - rate)
     factor_db = np.abs(10.0 * np.log10(_mbit_s(unknown) / rate))
+    phy_db = np.abs(_phy_db(unknown) - _phy_terms(unknown) @ _fit_phy(known))
     return {
         "fitted_on": train,
         "tried_on": test,
@@ -84,7 +86,42 @@ def _across(rows: pl.DataFrame, train: str, test: str) -> dict[str, Any]:
         "goodput_90_error_mbit_s": round(float(np.quantile(off, 0.9)), 1),
         "goodput_median_factor": round(10.0 ** (float(np.median(factor_db)) / 10.0), 2),
         "goodput_90_factor": round(10.0 ** (float(np.quantile(factor_db, 0.9)) / 10.0), 1),
+        "phy_median_factor": round(10.0 ** (float(np.median(phy_db)) / 10.0), 2),
+        "phy_90_factor": round(10.0 ** (float(np.quantile(phy_db, 0.9)) / 10.0), 1),
     }
+
+
+def _phy(flow: pl.DataFrame) -> dict[str, float]:
+    """The PHY rate by RSSI and goodput: rate control chooses it by what arrives, not by the signal alone."""
+    fit = _fit_phy(flow)
+    off_db = _phy_db(flow) - _phy_terms(flow) @ fit
+    least, most = np.quantile(_phy_mbit_s(flow), (0.01, 0.99))
+    return {
+        "phy_base_db": round(float(fit[0]), 1),
+        "phy_per_db": round(float(fit[1]), 3),
+        "phy_per_goodput": round(float(fit[2]), 2),
+        "phy_sigma_db": round(float(off_db.std()), 1),
+        "phy_memory_s": round(correlation_length(off_db, _times(flow), _groups(flow), (0.5, 1.5)), 1),
+        "min_phy_mbit_s": round(float(least), 1),
+        "max_phy_mbit_s": round(float(most), 1),
+    }
+
+
+def _fit_phy(flow: pl.DataFrame) -> Floats:
+    """Constant, dB per dB of RSSI, and per dB of goodput: least squares."""
+    return np.linalg.lstsq(_phy_terms(flow), _phy_db(flow), rcond=None)[0]
+
+
+def _phy_terms(flow: pl.DataFrame) -> Floats:
+    return np.column_stack([np.ones(flow.height), _rssi(flow), 10.0 * np.log10(_mbit_s(flow))])
+
+
+def _phy_db(flow: pl.DataFrame) -> Floats:
+    return 10.0 * np.log10(_phy_mbit_s(flow))
+
+
+def _phy_mbit_s(flow: pl.DataFrame) -> Floats:
+    return flow["dataRateMean"].to_numpy()
 
 
 def _fit_loss(rows: pl.DataFrame) -> tuple[float, float, float]:

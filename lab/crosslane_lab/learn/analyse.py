@@ -113,6 +113,7 @@ def _entropy(values: pl.Series) -> float:
 
 def page(frame: pl.DataFrame) -> Iterator[str]:
     """For each quantity the median over the pairs of technologies, of the path that is first and of both orders."""
+    frame = collect.orders(frame)
     head = ["attribute", "quantity", "τ of goodput", "τ of delay", "gain of goodput", "gain of delay"]
     for title, own in (
         ("Both orders together (table II; in brackets as published)", False),

@@ -118,7 +118,9 @@ def best(windows: pl.DataFrame) -> pl.DataFrame:
     """Mean goodput of the better order in each second, for each drive, kind of traffic and buffer."""
     own = label.KEYS[:-1]
     second = label.HORIZON * collect.WINDOW_NS
-    seconds = windows.group_by(*own, "prio", pl.col("t_ns") // second).agg(pl.mean("goodput_mbit_s"))
+    seconds = (
+        collect.orders(windows).group_by(*own, "prio", pl.col("t_ns") // second).agg(pl.mean("goodput_mbit_s"))
+    )
     better = seconds.group_by(*own, "t_ns").agg(pl.max("goodput_mbit_s"))
     return better.group_by(own).agg(pl.mean("goodput_mbit_s")).sort(own)
 

@@ -1,9 +1,9 @@
-"""`crosslane-lab learn collect`: drives simulated with either path first, and one table of all their windows.
+"""`crosslane-lab learn collect`: drives simulated with either path first and with none, a table of their windows.
 
-A row is a window of 250 ms of one drive, with one kind of traffic, one send buffer and one order: what the agent
-measured of both paths in it, the goodput of the following window and the mean delay of the 64-kB blocks delivered
-in that one. Of files the delay is null here; a second table has a row for each file, with its goodput and delay.
-Runs that exist are not made again.
+A row is a window of 250 ms of one drive, with one kind of traffic, one send buffer and one order (or none, when the
+packet scheduler chooses): what the agent measured of both paths in it, the goodput of the following window and the
+mean delay of the 64-kB blocks delivered in that one. Of files the delay is null here; a second table has a row for
+each file, with its goodput and delay. Runs that exist are not made again.
 """
 
 import argparse
@@ -27,6 +27,9 @@ PATHS = ("wifi", "cellular")
 QUANTITIES = tree.QUANTITIES
 FIRST = {"WF": "wifi-first", "LF": "cellular-first"}
 """The orders, by the names of the paper, with the strategies that have them."""
+NO_ORDER = "no-order"
+"""The strategy that leaves the choice to the packet scheduler, with the same name of its tree and its fallback."""
+PRIOS = {name: order for order, name in FIRST.items()} | {NO_ORDER: "NO"}
 DATA, FILES = "windows.parquet", "files.parquet"
 KEPT = ("windows", "messages")
 """Records that `windows` reads."""
@@ -98,17 +101,22 @@ def cases(drives: list[Drive], traffics: Sequence[str] = tuple(TRAFFICS)) -> lis
 
 
 def prepare(root: Path, seed: int) -> None:
-    """Write the two trees that always say the same, beside the scenarios that name them."""
-    for name, a_first in (("wifi-first", 1.0), ("cellular-first", 0.0)):
-        content = tree.text("smartps", [{"a_first": a_first}], {})
+    """Write the three trees that always say the same, beside the scenarios that name them."""
+    trees = {
+        "wifi-first": tree.text("smartps", [{"a_first": 1.0}], {}),
+        "cellular-first": tree.text("smartps", [{"a_first": 0.0}], {}),
+        NO_ORDER: tree.text("learned", [{"a_first": 0.5}], {}, NO_ORDER),
+    }
+    for name, content in trees.items():
         file = root / "scenarios" / str(seed) / f"{name}.json"
         if not file.is_file() or file.read_text(encoding="utf-8") != content:
             write(file, content)
 
 
 def plan(chosen: list[Case]) -> Iterator[Comparison]:
-    """The runs: each case with either path first."""
+    """The runs: each case with either path first, and with none."""
     trees = {name: ("smartps", f"{name}.json") for name in FIRST.values()}
+    trees[NO_ORDER] = ("learned", f"{NO_ORDER}.json")
     for case in chosen:
         yield Comparison(case.name, case.scenario("priority", trees), tuple(trees), keep=KEPT)
 
@@ -116,6 +124,11 @@ def plan(chosen: list[Case]) -> Iterator[Comparison]:
 def table(root: Path, chosen: list[Case]) -> pl.DataFrame:
     """The windows of all runs."""
     return _of_runs(root, chosen, lambda case, run: windows(run, is_bulk=case.traffic.startswith("bulk")))
+
+
+def orders(frame: pl.DataFrame) -> pl.DataFrame:
+    """The rows with either path first."""
+    return frame.filter(pl.col("prio").is_in(list(FIRST)))
 
 
 def files(root: Path, chosen: list[Case]) -> pl.DataFrame:
@@ -129,7 +142,6 @@ def _of_runs(root: Path, chosen: list[Case], read: Callable[[Case, Path], pl.Dat
     for case in chosen:
         drive = case.drive
         for run in RunFolder.open(root / case.name).runs:
-            order = next(order for order, name in FIRST.items() if name == run.strategy)
             of_case = {
                 "drive": pl.lit(drive.number, pl.Int32),
                 "kind": pl.lit(drive.kind),
@@ -137,7 +149,7 @@ def _of_runs(root: Path, chosen: list[Case], read: Callable[[Case, Path], pl.Dat
                 "cellular": pl.lit(drive.rat),
                 "traffic": pl.lit(case.traffic),
                 "buffer_kb": pl.lit(case.buffer_kb, pl.Int32),
-                "prio": pl.lit(order),
+                "prio": pl.lit(PRIOS[run.strategy]),
             }
             parts.append(read(case, run.folder).with_columns(**of_case))
     return pl.concat(parts)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from crosslane_lab.learn import tree
+from crosslane_lab.learn import collect, tree
 from crosslane_lab.learn.collect import PATHS
 
 HORIZON = 4
@@ -38,18 +38,25 @@ class Rows:
 
 def pairs(frame: pl.DataFrame) -> pl.DataFrame:
     """A row per window with the outcome of both orders over the horizon, and the label `wifi_first` (or null)."""
+    both = ahead(frame)
+    better = _better("goodput_WF", "goodput_LF")
+    sooner = _better("delay_LF", "delay_WF")
+    return both.with_columns(wifi_first=pl.coalesce(better, sooner))
+
+
+def ahead(frame: pl.DataFrame) -> pl.DataFrame:
+    """A row per window with goodput and delay of both orders over the horizon, and of no order (or null)."""
     own = (*KEYS[:-1], "prio")
     ahead = frame.sort(*KEYS).with_columns(
         goodput=_ahead("goodput_mbit_s").over(own), delay=_ahead("delay_ms").over(own)
     )
-    sides = [
+    both, *others = [
         ahead.filter(pl.col("prio") == prio).select(*KEYS, pl.col("goodput", "delay").name.suffix(f"_{prio}"))
-        for prio in ("WF", "LF")
+        for prio in ("WF", "LF", "NO")
     ]
-    both = sides[0].join(sides[1], on=KEYS, maintain_order="left").drop_nulls(["goodput_WF", "goodput_LF"])
-    better = _better("goodput_WF", "goodput_LF")
-    sooner = _better("delay_LF", "delay_WF")
-    return both.with_columns(wifi_first=pl.coalesce(better, sooner))
+    for other in others:
+        both = both.join(other, on=KEYS, how="left", maintain_order="left")
+    return both.drop_nulls(["goodput_WF", "goodput_LF"])
 
 
 def _ahead(name: str) -> pl.Expr:
@@ -68,7 +75,7 @@ def smartps(frame: pl.DataFrame, without: Sequence[str] = ()) -> Rows:
     """As published: Wi-Fi is `a`, and the values under both orders are merged by their median."""
     labelled = pairs(frame)
     names = [f"{path}_{name}" for path in PATHS for name in tree.QUANTITIES]
-    merged = frame.group_by(KEYS).agg(pl.col(names).median().cast(pl.Float32))
+    merged = collect.orders(frame).group_by(KEYS).agg(pl.col(names).median().cast(pl.Float32))
     rows = labelled.drop_nulls("wifi_first").join(merged, on=KEYS, maintain_order="left")
     features = [f"{of}.{name}" for of in "ab" for name in _quantities(without)]
     return _rows(features, [(rows, PATHS)], np.ones, 1 - rows.height / max(labelled.height, 1))
@@ -77,7 +84,7 @@ def smartps(frame: pl.DataFrame, without: Sequence[str] = ()) -> Rows:
 def learned(frame: pl.DataFrame, without: Sequence[str] = ()) -> Rows:
     """Ours: one path relative to the other, each as `a`, under the order in use, weighted by what is at stake."""
     labelled = pairs(frame)
-    rows = labelled.drop_nulls("wifi_first").join(frame, on=KEYS, maintain_order="left")
+    rows = labelled.drop_nulls("wifi_first").join(collect.orders(frame), on=KEYS, maintain_order="left")
     swapped = rows.with_columns(wifi_first=~pl.col("wifi_first"))
     features = [f"a-b.{name}" for name in _quantities(without)]
     both = [(rows, PATHS), (swapped, (PATHS[1], PATHS[0]))]
@@ -97,7 +104,7 @@ def _rows(
 ) -> Rows:
     x, y, weight, drive = [], [], [], []
     for frame, (a, b) in oriented:
-        first, second = (_values(frame, path) for path in (a, b))
+        first, second = (values(frame, path) for path in (a, b))
         x.append(tree.columns(features, first, second))
         y.append(frame["wifi_first"].to_numpy().astype(np.int8))
         drive.append(frame["drive"].to_numpy())
@@ -107,7 +114,8 @@ def _rows(
     return Rows(features, whole[known], y, weight, drive, unlabelled)
 
 
-def _values(frame: pl.DataFrame, path: str) -> tree.Values:
+def values(frame: pl.DataFrame, path: str) -> tree.Values:
+    """The quantities of a path, a column each."""
     return frame.select(pl.col(f"{path}_{name}").cast(pl.Float32) for name in tree.QUANTITIES).to_numpy()
 
 

@@ -2,7 +2,8 @@
 
 Linear regression, naive Bayes, a tree by entropy, a random forest of 200 and the tree pruned afterwards are
 compared by 10-fold cross-validation, with the windows split at random as in Liao et al. 2020, and split by drive.
-Windows of one drive resemble each other, so a random split flatters every model.
+Windows of one drive resemble each other, so a random split flatters every model. The file has of `smartps` the
+pruned tree, of `learned` one that also says where neither order brings more than none (`learn/gains.py`).
 """
 
 import argparse
@@ -16,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from crosslane_lab.errors import unreadable
-from crosslane_lab.learn import collect, label, need, tree, write
+from crosslane_lab.learn import collect, gains, label, need, tree, write
 from crosslane_lab.render.markdown import table
 
 FOLDS = 10
@@ -76,10 +77,19 @@ def make(frame: pl.DataFrame, source: Path, strategy: str, depth: int, without: 
     rows = ROWS[strategy](frame, without)
     check(rows, source)
     scores = compare(rows, depth)
-    nodes = tree.nodes(fitted(rows, depth), rows.features)
+    nodes, fallback = decided(frame, rows, strategy, depth, without)
     pruned = {split: round(scores["pruned tree"][split][0], 4) for split in ("random", "by drive")}
     trained = {**collect.provenance(frame), "unlabelled": round(rows.unlabelled, 4), "accuracy": pruned}
-    return Made(rows, scores, nodes, tree.text(strategy, nodes, trained))
+    return Made(rows, scores, nodes, tree.text(strategy, nodes, trained, fallback))
+
+
+def decided(
+    frame: pl.DataFrame, rows: label.Rows, strategy: str, depth: int, without: Sequence[str]
+) -> tuple[list[tree.Node], str | None]:
+    """The nodes of the strategy's tree, and what applies where it does not say: of `smartps` as published."""
+    if strategy == "learned":
+        return gains.nodes(gains.rows(frame, without), depth), collect.NO_ORDER
+    return tree.nodes(fitted(rows, depth), rows.features), None
 
 
 def fits(made: Made) -> str:

@@ -1,7 +1,7 @@
 """The file of a tree (docs/reference/tree.md): written from scikit-learn, and asked as the agent does."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,12 +27,13 @@ Node = dict[str, Any]
 Values = np.ndarray[Any, np.dtype[np.float32]]
 
 
-def text(strategy: str, nodes: Sequence[Node], trained: dict[str, object]) -> str:
-    """The file's text, a node a line."""
+def text(strategy: str, nodes: Sequence[Node], trained: dict[str, object], fallback: str | None = None) -> str:
+    """The file's text, a node a line; without a fallback the user's order applies where the tree does not say."""
+    otherwise = f' "fallback": {json.dumps(fallback)},\n' if fallback else ""
     lines = ",\n".join(f"  {json.dumps(node)}" for node in nodes)
     return (
         f'{{\n "format": "crosslane-tree",\n "version": {VERSION},\n "strategy": {json.dumps(strategy)},\n'
-        f' "trained": {json.dumps(trained)},\n "nodes": [\n{lines}\n ]\n}}\n'
+        f'{otherwise} "trained": {json.dumps(trained)},\n "nodes": [\n{lines}\n ]\n}}\n'
     )
 
 
@@ -49,6 +50,28 @@ def nodes(model: Any, features: Sequence[str]) -> list[Node]:  # noqa: ANN401
             name = features[tree.feature[place]]
             found.append({"feature": name, "at_most": float(tree.threshold[place]), "yes": yes, "no": no})
     return found
+
+
+def merged(model: Any, features: Sequence[str], decided: Callable[[int], float]) -> list[Node]:  # noqa: ANN401
+    """The nodes of a scikit-learn tree with `a_first` of each leaf as decided; leaves that say the same are one."""
+
+    def below(place: int) -> list[Node]:
+        if model.children_left[place] < 0:
+            return [{"a_first": decided(place)}]
+        yes, no = below(int(model.children_left[place])), below(int(model.children_right[place]))
+        if yes == no and len(yes) == 1:
+            return yes
+        name, at_most = features[model.feature[place]], float(model.threshold[place])
+        question = {"feature": name, "at_most": at_most, "yes": 1, "no": 1 + len(yes)}
+        return [question, *_moved(yes, 1), *_moved(no, 1 + len(yes))]
+
+    return below(0)
+
+
+def _moved(nodes: Sequence[Node], by: int) -> list[Node]:
+    return [
+        node | {"yes": node["yes"] + by, "no": node["no"] + by} if "feature" in node else node for node in nodes
+    ]
 
 
 def value(feature: str, a: Values, b: Values) -> Any:  # noqa: ANN401

@@ -5,16 +5,17 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{Actuator, Command, Event, Output, Verdict, Wanted};
-use crate::path::{PathId, PathState};
+use crate::path::PathState;
 use crate::time::Instant;
+use crate::wanted::Order;
 
 /// The paths that a packet scheduler is to use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Steering {
     /// The state of each path.
     pub states: Vec<PathState>,
-    /// The paths, the most preferred first; empty: the user's preference applies.
-    pub order: Vec<PathId>,
+    /// Their order.
+    pub order: Order,
     /// The reason for each path's state, one sentence; empty until a decision.
     pub reasons: Vec<String>,
 }
@@ -37,9 +38,9 @@ impl PacketScheduler {
 
 impl Actuator for PacketScheduler {
     fn apply(&mut self, _now: Instant, wanted: &Wanted, verdicts: &[Verdict]) {
-        self.is_due |= self.steering.states != wanted.states() || self.steering.order != wanted.order();
+        self.is_due |= self.steering.states != wanted.states() || self.steering.order != *wanted.order();
         let reasons = verdicts.iter().map(|verdict| verdict.reason().into()).collect();
-        let (states, order) = (wanted.states().to_vec(), wanted.order().to_vec());
+        let (states, order) = (wanted.states().to_vec(), wanted.order().clone());
         self.steering = Steering { states, order, reasons };
     }
 

@@ -114,8 +114,8 @@ impl Agent {
             }
         }
         if wanted.order() != self.wanted.order() {
-            let first = wanted.order().first().map_or(0, |path| usize::from(path.0));
-            let (order, reason) = (wanted.order().to_vec(), why(&self.paths, first));
+            let first = wanted.order().paths().first().map_or(0, |path| usize::from(path.0));
+            let (order, reason) = (wanted.order().clone(), why(&self.paths, first));
             self.reports.outputs.push_back(Output::Order { order, reason });
         }
         self.wanted = wanted;

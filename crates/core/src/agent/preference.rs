@@ -102,7 +102,7 @@ impl Agent {
     /// the first in the strategy's order, and among others the most preferred one. If none is good, `present` stays, unless
     /// nothing may use it; `None`: any path.
     pub fn first_path(&self, present: Option<PathId>, avoided: &[PathId]) -> Option<PathId> {
-        let order = self.wanted.order();
+        let order = self.wanted.order().paths();
         let merit = |id: &PathId| {
             let place = order.iter().position(|named| named == id).unwrap_or(usize::MAX);
             (avoided.contains(id), place, self.paths[usize::from(id.0)].rank)

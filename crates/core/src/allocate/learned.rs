@@ -2,8 +2,8 @@
 //! Selection in Multi-path Transport Protocol for Mobile Devices*, figure 5).
 //!
 //! At the end of each window the tree is asked for each pair of good paths which of the two is to be
-//! first. Where it cannot say, the rule applies: the user's order. An order stands for a least time. A
-//! tree whose order brings less than the user's is [withdrawn](comparison). What the trials show is [kept](trial), to
+//! first. Where it cannot say, its [fallback](Fallback) applies: the user's order, or none. An order stands for a least
+//! time. A tree whose order brings less than the fallback is [withdrawn](comparison). What the trials show is [kept](trial), to
 //! fit a tree to it.
 
 use alloc::format;
@@ -16,10 +16,10 @@ use super::{Allocator, PathInput, PathSupply, one_of_radio};
 use crate::assess::{Belief, Reason};
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
-use crate::wanted::Wanted;
+use crate::wanted::{Order, Wanted};
 use comparison::{By, Comparison, Verdict, Window};
 use features::{DELIVERY, Feature, Meter, RTT, Values, WINDOW};
-use tree::{Answer, Tree};
+use tree::{Answer, Fallback, Tree};
 use trial::{Pair, Recorder, Trial};
 
 pub mod comparison;
@@ -43,7 +43,7 @@ pub struct Params {
     pub pairs: Pairs,
     /// How long an order stands at least.
     pub hold: Duration,
-    /// Least share of the training windows in a leaf that agree (0.5 to 1); else the rule applies.
+    /// Least share of the training windows in a leaf that agree (0.5 to 1); else the tree's fallback applies.
     pub confidence: f64,
     /// Greatest share of the windows in which the order that is not in force applies, to compare what both bring;
     /// 0: never, and the tree is never withdrawn.
@@ -64,8 +64,8 @@ pub struct Learned {
     meters: Vec<Meter>,
     /// End of the present window.
     window_end: Instant,
-    /// The order by the tree; empty: the user's.
-    order: Vec<PathId>,
+    /// The order by the tree, or its fallback.
+    order: Order,
     /// When the order changed.
     since: Option<Instant>,
     comparison: Comparison,
@@ -95,7 +95,7 @@ type Candidate = (PathId, Values);
 impl Learned {
     /// An allocator without paths; without a tree only the rule applies.
     pub fn new(params: Params, tree: Option<Arc<Tree>>) -> Learned {
-        let (rule, meters, order) = (OneOfRadio::new(params.rule), Vec::new(), Vec::new());
+        let (rule, meters, order) = (OneOfRadio::new(params.rule), Vec::new(), order_without(tree.as_deref()));
         let (comparison, recorder) = (Comparison::new(params.trials), Recorder::default());
         Learned { params, tree, rule, meters, window_end: Instant::ZERO, order, since: None, comparison, recorder }
     }
@@ -144,11 +144,14 @@ impl Learned {
         Ok(Decided { order, values: [candidates[a].1, candidates[b].1], answer })
     }
 
-    /// The two paths if these are all that are good: only then one order is the other one reversed.
+    /// The two paths if these are all that are good and have an order: only then one order is the other one reversed.
     fn pair(&self, candidates: &[Candidate], paths: &[PathSupply]) -> Option<Pair> {
         let &[(a, of_a), (b, of_b)] = candidates else { return None };
+        if self.order == Order::Free {
+            return None;
+        }
         let is_a_preferred = paths[usize::from(a.0)].input.rank < paths[usize::from(b.0)].input.rank;
-        let first = self.order.iter().find(|path| [a, b].contains(path));
+        let first = self.order.paths().iter().find(|path| [a, b].contains(path));
         let is_a_first = first.map_or(is_a_preferred, |first| *first == a);
         Some(Pair { paths: [a, b], values: [of_a, of_b], is_a_first, is_a_preferred })
     }
@@ -162,9 +165,11 @@ impl Learned {
         paths: &[PathSupply],
         values: &[Values],
         pair: Option<Pair>,
-    ) -> (Vec<PathId>, Reason, bool) {
-        let differs = answer.as_ref().is_ok_and(|decided| !is_users(&decided.order, paths));
-        let is_visible = self.comparison.in_force() == By::User || !self.order.is_empty();
+    ) -> (Order, Reason, bool) {
+        let fallback = tree.fallback();
+        let is_other = |order: &[PathId]| fallback == Fallback::NoOrder || !is_users(order, paths);
+        let differs = answer.as_ref().is_ok_and(|decided| is_other(&decided.order));
+        let is_visible = self.comparison.in_force() == By::Fallback || matches!(self.order, Order::Paths(_));
         let applied = self.comparison.applies();
         let (in_trial, window) = (self.comparison.is_trial(), window(paths, values));
         self.recorder.end_window(pair, in_trial);
@@ -176,16 +181,17 @@ impl Learned {
         let (order, reason) = match (applies, answer) {
             // An order that was swapped stays so.
             (By::Swap, _) if in_trial => (self.order.clone(), Reason::default()),
-            (By::Swap, _) => (pair.map(Pair::swapped).unwrap_or_default(), reason_of_swap()),
-            (By::User, _) => (Vec::new(), self.reason_of_rule(verdict)),
-            (By::Tree, Err(undecided)) => (Vec::new(), undecided.reason()),
+            (By::Swap, _) => (pair.map_or(Order::Preference, |pair| Order::Paths(pair.swapped())), reason_of_swap()),
+            (By::Fallback, _) => (fallback.order(), self.reason_of_fallback(fallback, verdict)),
+            (By::Tree, Err(undecided)) => (fallback.order(), undecided.reason(fallback)),
             (By::Tree, Ok(decided)) => {
                 let mut reason = self.reason(tree, &decided);
                 if let Some(Verdict { trials, ratio }) = verdict {
                     reason.rule = "learned.restored";
                     reason.text = format!(
                         "the tree is used again, since in {trials} trials its order delivered {ratio:.2} times as much \
-                         as the user's; {}",
+                         as {}; {}",
+                        name(fallback),
                         reason.text
                     );
                 } else if self.comparison.is_trial() {
@@ -195,24 +201,25 @@ impl Learned {
                         ..reason
                     };
                 }
-                (decided.order, reason)
+                (Order::Paths(decided.order), reason)
             }
         };
         (order, reason, applies != applied || verdict.is_some())
     }
 
-    /// Why the user's order applies, in a trial or since the tree is withdrawn.
-    fn reason_of_rule(&self, verdict: Option<Verdict>) -> Reason {
+    /// Why the fallback applies, in a trial or since the tree is withdrawn.
+    fn reason_of_fallback(&self, fallback: Fallback, verdict: Option<Verdict>) -> Reason {
+        let name = name(fallback);
         match verdict {
             Some(Verdict { trials, ratio }) => {
                 let text = format!(
-                    "the tree is withdrawn, since in {trials} trials the user's order delivered {ratio:.2} times as \
+                    "the tree is withdrawn, since in {trials} trials {name} delivered {ratio:.2} times as \
                      much as the tree's"
                 );
                 Reason { rule: "learned.withdrawn", text, inputs: [("trials", trials as f64), ("ratio", ratio)].into() }
             }
             None if self.comparison.is_trial() => {
-                Reason::plain("learned.trial", "the user's order applies in a trial, to compare what it brings")
+                Reason::plain("learned.trial", format!("{name} applies in a trial, to compare what it brings"))
             }
             None => Reason::plain("learned.withdrawn", "the tree remains withdrawn"),
         }
@@ -229,6 +236,18 @@ impl Learned {
         let names: Vec<String> = order.iter().map(|path| path.0.to_string()).collect();
         let text = format!("the tree puts the paths in the order {}: {way}", names.join(", "));
         Reason { rule: "learned.tree", text, inputs: [("a_first", answer.a_first)].into() }
+    }
+}
+
+/// The order that applies without a decision of the tree.
+fn order_without(tree: Option<&Tree>) -> Order {
+    tree.map_or(Order::Preference, |tree| tree.fallback().order())
+}
+
+fn name(fallback: Fallback) -> &'static str {
+    match fallback {
+        Fallback::UsersOrder => "the user's order",
+        Fallback::NoOrder => "the packet scheduler's own choice",
     }
 }
 
@@ -253,7 +272,7 @@ fn window(paths: &[PathSupply], values: &[Values]) -> Option<Window> {
 }
 
 /// Whether a tree puts `a` first, as the allocator asks it of these two paths; `None`: it is not sure, or asks for what is
-/// unknown, and the user's order applies.
+/// unknown, and its fallback applies.
 pub fn puts_first(tree: &Tree, pairs: Pairs, confidence: f64, [a, b]: [&Values; 2]) -> Option<bool> {
     let share = |a, b| tree.ask(a, b).ok().map(|answer| answer.a_first);
     let a_first = match pairs {
@@ -283,7 +302,7 @@ fn scores(tree: &Tree, candidates: &[Candidate]) -> Result<Vec<f64>, Undecided> 
 }
 
 impl Undecided {
-    fn reason(&self) -> Reason {
+    fn reason(&self, fallback: Fallback) -> Reason {
         let why = match self {
             Undecided::NoChoice => "fewer than two paths are good".into(),
             Undecided::OtherPaths => "the tree is for one Wi-Fi and one cellular path".into(),
@@ -297,15 +316,20 @@ impl Undecided {
             }
             Undecided::Unsure(lead) => format!("only {:.0} % of the training windows of its leaf agree", lead * 100.0),
         };
-        Reason::plain("learned.rule", format!("the rule of `threshold` applies, since {why}"))
+        let rule = match fallback {
+            Fallback::UsersOrder => "the rule of `threshold`",
+            Fallback::NoOrder => name(fallback),
+        };
+        Reason::plain("learned.rule", format!("{rule} applies, since {why}"))
     }
 }
 
 impl Allocator for Learned {
     /// The rule's states for the user's preference or, if there is one, the order of the tree.
     fn allocate(&mut self, paths: &[PathInput]) -> Wanted {
-        let rank = |place: usize| self.order.iter().position(|path| usize::from(path.0) == place);
-        let last = |rank: u8| rank.saturating_add(self.order.len() as u8);
+        let order = self.order.paths();
+        let rank = |place: usize| order.iter().position(|path| usize::from(path.0) == place);
+        let last = |rank: u8| rank.saturating_add(order.len() as u8);
         let ranked = paths.iter().enumerate().map(|(place, path)| PathInput {
             rank: rank(place).map_or_else(|| last(path.rank), |rank| rank as u8),
             ..*path
@@ -339,8 +363,8 @@ impl Allocator for Learned {
     }
 
     fn set_tree(&mut self, tree: Option<Arc<Tree>>) {
-        if tree.is_none() {
-            self.order.clear();
+        if !matches!((&tree, &self.order), (Some(_), Order::Paths(_))) {
+            self.order = order_without(tree.as_deref());
         }
         (self.tree, self.since, self.comparison) = (tree, None, Comparison::new(self.params.trials));
         self.recorder = Recorder::default();

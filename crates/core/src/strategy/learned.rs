@@ -30,7 +30,7 @@ crate::parameters! {
         store: Option<String> = None;
         /// How long an order stands at least.
         hold_ms: u32 = 1000, "ms", 0.0 to 3600e3;
-        /// Least share of the training windows in a leaf that agree; below it the user's order applies.
+        /// Least share of the training windows in a leaf that agree; below it the fallback of the tree applies.
         confidence: f64 = 0.6, "", 0.5 to 1.0;
         /// Greatest share of the windows in which the order that is not in force applies, to compare what both bring; 0:
         /// never, and a tree that does harm is not withdrawn.

@@ -13,6 +13,7 @@ use super::wire::path_feedback::PathFeedback;
 use crate::parameters::Choice;
 use crate::path::{PathId, PathState};
 use crate::time::Duration;
+use crate::wanted::Order;
 
 /// How the active paths are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,10 +156,10 @@ pub enum Input<P> {
     Present(PathId, bool),
     /// The wanted state of each path.
     SetWantedStates(Vec<PathState>),
-    /// The order of the paths from now on, most preferred first, which modes standby and cheapest-first
-    /// follow; paths that it lacks come after these, by the user's preference. Ignored if it has a path
-    /// twice, or one that cannot exist.
-    SetOrder(Vec<PathId>),
+    /// The order of the paths from now on, which modes standby and cheapest-first follow; paths that it lacks come
+    /// after these, by the user's preference. Without one mode cheapest-first is mode aggregate. Ignored if it has a
+    /// path twice, or one that cannot exist.
+    SetOrder(Order),
     /// The mode from now on.
     SetMode(Mode),
 }

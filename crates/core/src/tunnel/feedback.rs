@@ -86,6 +86,7 @@ fn ranked<P>(mode: Mode, paths: &Paths<P>) -> (Option<PathId>, Vec<PathId>) {
 mod tests {
     use super::*;
     use crate::tunnel::path_order::PathOrder;
+    use crate::wanted::Order;
 
     const NOW: Instant = Instant::ZERO;
 
@@ -161,7 +162,7 @@ mod tests {
     fn the_first_path_is_the_preferred_one_if_the_mode_follows_the_order() {
         for (mode, first) in [(Mode::Standby, 2), (Mode::CheapestFirst, 2), (Mode::Aggregate, 0), (Mode::PerFlow, 0)] {
             let mut paths = four_paths();
-            paths.set_order(NOW, &[PathId(2)]);
+            paths.set_order(NOW, &Order::Paths([PathId(2)].into()));
             let path = ReportPaths::default().choose(NOW, mode, &paths).next();
             assert_eq!(path, Some(PathId(first)), "{mode:?}");
         }

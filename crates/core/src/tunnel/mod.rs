@@ -72,6 +72,8 @@ const IDLE_AFTER: Duration = Duration::from_secs(5);
 /// The engine of one endpoint of a tunnel.
 #[derive(Debug)]
 pub struct Tunnel<P> {
+    /// The mode until another is wanted; a follower uses that of the initiator.
+    wanted_mode: Mode,
     mode: Mode,
     is_initiator: bool,
     epoch: u32,
@@ -102,6 +104,7 @@ impl<P: Clone> Tunnel<P> {
             paths.set_keepalives(&[Keepalive::FOLLOWER; MAX_PATHS]);
         }
         Tunnel {
+            wanted_mode: setup.mode,
             mode: setup.mode,
             is_initiator: setup.is_initiator,
             epoch: setup.epoch,
@@ -364,7 +367,7 @@ impl<P: Clone> Engine for Tunnel<P> {
             Input::Present(path, true) => self.paths.add(now, path),
             Input::Present(path, false) => self.retransmits.push_lost(now, self.paths.remove(path)),
             Input::SetMode(mode) => {
-                self.mode = mode;
+                (self.wanted_mode, self.mode) = (mode, self.paths.order.mode(mode));
                 self.report_paths.note_change(now);
                 self.paths.request_feedback_on_all(now);
             }
@@ -375,6 +378,7 @@ impl<P: Clone> Engine for Tunnel<P> {
             Input::SetOrder(order) => {
                 self.report_paths.note_change(now);
                 self.paths.set_order(now, &order);
+                self.mode = self.paths.order.mode(self.wanted_mode);
             }
         }
     }

@@ -1,7 +1,9 @@
 //! The order of the paths, most preferred first.
 
+use super::Mode;
 use super::wire::control_message::MAX_PATHS;
 use crate::path::PathId;
+use crate::wanted::Order;
 
 /// The order, as a rank of each path: the lowest is preferred.
 #[derive(Debug)]
@@ -9,13 +11,15 @@ pub(super) struct PathOrder {
     ranks: [u8; MAX_PATHS],
     /// The ranks by the user's preference.
     preference: [u8; MAX_PATHS],
+    /// The scheduler selects a path for each packet.
+    is_free: bool,
 }
 
 impl PathOrder {
     /// The order by the user's preference; a path without a rank has its index.
     pub(super) fn new(ranks: &[u8]) -> PathOrder {
         let preference = core::array::from_fn(|index| ranks.get(index).copied().unwrap_or(index as u8));
-        PathOrder { ranks: preference, preference }
+        PathOrder { ranks: preference, preference, is_free: false }
     }
 
     /// The rank of a path.
@@ -23,9 +27,10 @@ impl PathOrder {
         self.ranks.get(usize::from(path.0)).copied().unwrap_or(u8::MAX)
     }
 
-    /// Puts these paths first, in this order; the others follow by the user's preference. An order that has
-    /// a path twice, or one that cannot exist, is ignored. Whether anything changed.
-    pub(super) fn set(&mut self, order: &[PathId]) -> bool {
+    /// Puts the paths of an order first; the others follow by the user's preference. An order that has a path twice, or
+    /// one that cannot exist, is ignored. Whether anything changed.
+    pub(super) fn set(&mut self, order: &Order) -> bool {
+        let (is_free, order) = (*order == Order::Free, order.paths());
         let is_valid =
             |(place, path): (usize, &PathId)| usize::from(path.0) < MAX_PATHS && !order[..place].contains(path);
         if !order.iter().enumerate().all(is_valid) {
@@ -38,7 +43,13 @@ impl PathOrder {
             paths.sort_by_key(|path| (place(path), self.preference[usize::from(path.0)]));
             paths.iter().zip(0..).for_each(|(path, rank)| ranks[usize::from(path.0)] = rank);
         }
-        core::mem::replace(&mut self.ranks, ranks) != ranks
+        let before = (core::mem::replace(&mut self.ranks, ranks), core::mem::replace(&mut self.is_free, is_free));
+        before != (ranks, is_free)
+    }
+
+    /// The mode in which the paths are used that are to be used in this one.
+    pub(super) fn mode(&self, mode: Mode) -> Mode {
+        if self.is_free && mode == Mode::CheapestFirst { Mode::Aggregate } else { mode }
     }
 
     /// Takes the rank of a path from the peer.
@@ -66,13 +77,27 @@ mod tests {
     fn the_paths_of_an_order_come_first_and_the_others_follow_by_preference() {
         let mut order = PathOrder::new(&[3, 2, 1, 0]);
         assert_eq!(sorted(&order)[..5], [3, 2, 1, 0, 4].map(PathId));
-        assert!(order.set(&[PathId(0), PathId(3)]));
+        let named = |paths: &[u8]| Order::Paths(paths.iter().copied().map(PathId).collect());
+        assert!(order.set(&named(&[0, 3])));
         assert_eq!(sorted(&order)[..5], [0, 3, 2, 1, 4].map(PathId));
-        assert!(!order.set(&[PathId(0), PathId(3)]), "nothing changed");
-        assert!(order.set(&[PathId(1)]));
+        assert!(!order.set(&named(&[0, 3])), "nothing changed");
+        assert!(order.set(&named(&[1])));
         assert_eq!(sorted(&order)[..5], [1, 3, 2, 0, 4].map(PathId));
-        assert!(order.set(&[]), "the user's preference");
+        assert!(order.set(&Order::Preference));
         assert_eq!(order.ranks, order.preference);
+    }
+
+    #[test]
+    fn without_an_order_cheapest_first_is_aggregate_until_there_is_one() {
+        let mut order = PathOrder::new(&[]);
+        let modes = |order: &PathOrder| Mode::ALL.map(|mode| order.mode(mode));
+        assert_eq!(modes(&order), Mode::ALL);
+        assert!(order.set(&Order::Free));
+        assert!(!order.set(&Order::Free), "nothing changed");
+        assert_eq!(order.mode(Mode::CheapestFirst), Mode::Aggregate);
+        assert_eq!(modes(&order).iter().zip(Mode::ALL).filter(|(used, mode)| *used != mode).count(), 1);
+        assert!(order.set(&Order::Preference));
+        assert_eq!(modes(&order), Mode::ALL);
     }
 
     proptest! {
@@ -82,7 +107,7 @@ mod tests {
         ) {
             let mut known = PathOrder::new(&ranks);
             let paths: Vec<PathId> = order.iter().copied().map(PathId).collect();
-            known.set(&paths);
+            known.set(&Order::Paths(paths.clone()));
             let is_known = |path: &u8| usize::from(*path) < MAX_PATHS;
             let is_once = |path: &u8| order.iter().filter(|other| *other == path).count() == 1;
             if order.iter().all(|path| is_known(path) && is_once(path)) {

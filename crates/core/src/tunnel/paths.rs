@@ -15,6 +15,7 @@ use super::wire::control_message::{MAX_PATHS, PathReport};
 use super::wire::path_feedback::PathFeedback;
 use crate::path::{PathId, PathState};
 use crate::time::{Duration, Instant};
+use crate::wanted::Order;
 
 /// A path whose arrival is later by no more than this, in µs, is always used if it has room: a congestion
 /// control that builds no queue would otherwise never use it.
@@ -199,7 +200,7 @@ impl<P> Paths<P> {
     }
 
     /// Sets the order of the paths; the peer is informed at once of a change.
-    pub(super) fn set_order(&mut self, now: Instant, order: &[PathId]) {
+    pub(super) fn set_order(&mut self, now: Instant, order: &Order) {
         if self.order.set(order) {
             self.request_feedback_on_all(now);
         }

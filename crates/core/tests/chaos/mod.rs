@@ -14,6 +14,7 @@ use crosslane_core::tunnel::wire::control_message::Message;
 use crosslane_core::tunnel::wire::gre_key::GreKey;
 use crosslane_core::tunnel::wire::path_feedback::PathFeedback;
 use crosslane_core::tunnel::{Copies, Input, Mode, Output, Setup, Tunnel};
+use crosslane_core::wanted::Order;
 
 mod liar;
 
@@ -69,9 +70,12 @@ impl Script<'_> {
     }
 }
 
-/// An order of paths, often malformed.
-fn order(script: &mut Script<'_>) -> Vec<PathId> {
-    (0..script.byte() % 6).map(|_| PathId(script.byte() % 5 * (1 + script.byte() % 8))).collect()
+/// An order of paths, often malformed, or none.
+fn order(script: &mut Script<'_>) -> Order {
+    match script.byte() % 6 {
+        0 => Order::Free,
+        count => Order::Paths((0..count).map(|_| PathId(script.byte() % 5 * (1 + script.byte() % 8))).collect()),
+    }
 }
 
 fn engine(is_initiator: bool, mode: Mode, epoch: u32) -> Endpoint {

@@ -364,8 +364,8 @@ impl Driver {
             Output::Command(Command::Steer(steering)) => {
                 // Paths to roadside units follow those of the configuration; the tunnel does not use them.
                 let count = self.config.paths.len();
-                let order = steering.order.iter().copied().filter(|path| usize::from(path.0) < count);
-                let (states, order) = (&steering.states[..count.min(steering.states.len())], order.collect::<Vec<_>>());
+                let order = steering.order.map(|path| (usize::from(path.0) < count).then_some(*path));
+                let states = &steering.states[..count.min(steering.states.len())];
                 self.tunnel.iter().for_each(|tunnel| tunnel.data_plane.set_wanted(states, &order));
             }
             Output::Command(Command::Mptcp(_, command)) => {

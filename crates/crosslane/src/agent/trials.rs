@@ -57,20 +57,49 @@ impl TrialStore {
     }
 
     fn report(&mut self, cause: &io::Error) {
-        if !std::mem::replace(&mut self.is_broken, true) {
-            eprintln!("crosslane: while writing trials to {}: {cause}; the agent continues without them", self.name);
+        if let Some(sentence) = self.failure(cause) {
+            eprintln!("crosslane: {sentence}");
         }
+    }
+
+    /// What is said of a failure, if it is the first one since writing worked.
+    fn failure(&mut self, cause: &io::Error) -> Option<String> {
+        let is_first = !std::mem::replace(&mut self.is_broken, true);
+        is_first.then(|| format!("while writing trials to {}: {cause}; the agent continues without them", self.name))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::Write;
 
     use super::*;
     use crate::agent::config;
     use crate::durable_file::with_suffix;
     use crate::trials::tests::TRIAL;
+
+    #[test]
+    fn a_full_disk_costs_rows_and_is_reported_once_until_there_is_space() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("store");
+        let at = |seconds: u64| Instant::from_millis(1000 * seconds);
+        let full = Sink::file(Path::new("/dev/full"), MAX_BYTES);
+        let mut store =
+            TrialStore { sink: full, name: "store".into(), strategy: "learned", number: 7, is_broken: false };
+        store.write(at(1), &TRIAL);
+        assert_eq!((store.is_broken, store.number), (true, 7));
+        assert_eq!(store.failure(&io::ErrorKind::StorageFull.into()), None, "it has been reported");
+        store.sink = Sink::file(&file, MAX_BYTES);
+        store.write(at(3), &TRIAL);
+        assert_eq!((store.is_broken, store.number), (false, 8));
+        assert_eq!(trials::read(&file, "learned").unwrap().rows[0].number, 8);
+        let cause =
+            File::options().write(true).open("/dev/full").and_then(|mut full| full.write_all(b"x")).unwrap_err();
+        let sentence = store.failure(&cause).unwrap();
+        assert!(sentence.starts_with("while writing trials to store: No space left on device"), "{sentence}");
+        assert!(sentence.ends_with("; the agent continues without them"), "{sentence}");
+    }
 
     #[test]
     fn rows_are_numbered_on_after_a_kill_within_a_line_and_the_oldest_go() {

@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use crosslane_core::path::{PathId, PathState};
 use crosslane_core::tunnel::PathStats;
 use crosslane_core::tunnel::wire::overhead::VXLAN_BYTES;
+use crosslane_core::wanted::Order;
 use ipnet::Ipv4Net;
 
 use super::config::roadside::{RoadsideConfig, TunnelKind, UnitConfig};
@@ -286,7 +287,7 @@ pub fn settle(wiring: &mut Wiring, interface: &str, inner: Ipv4Addr) -> Result<(
 fn start(roadside: &RoadsideConfig, unit: &UnitConfig, mtu: u32, radio: Radio, clock: Clock) -> Result<DataPlane> {
     let data_plane = DataPlane::start(&roadside.encrypted(unit, mtu), vec![0], Vec::new(), clock)?;
     match data_plane.set_path(PathId(0), Some(radio.address.into()), &roadside.interface) {
-        Ok(()) => data_plane.set_wanted(&[PathState::Active], &[PathId(0)]),
+        Ok(()) => data_plane.set_wanted(&[PathState::Active], &Order::Preference),
         Err(fault) => {
             data_plane.finish();
             return Err(fault);

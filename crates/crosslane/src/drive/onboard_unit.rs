@@ -64,12 +64,17 @@ impl OnBoardUnit {
         true
     }
 
-    /// Sends the signal that another radio reports.
+    /// Sends the signal that another radio reports, and its PHY rate.
     pub fn report(&self, unix_s: f64, path: &str, rssi_dbm: f64, quality: Quality) {
         self.send(&json!({
             "type": "radio", "timestamp": unix_s, "path": path, "rssi": rssi_dbm, "rsrq": quality.rsrq_db,
             "sinr": quality.sinr_db
         }));
+        if let Some(mbit_s) = quality.phy_mbit_s {
+            self.send(&json!({
+                "type": "phy", "timestamp": unix_s, "path": path, "tx_mbit_s": mbit_s, "rx_mbit_s": mbit_s
+            }));
+        }
     }
 
     /// A missing listener is no fault: some strategies have no agent.

@@ -3,14 +3,14 @@
 //!
 //! `{"fields": {"header": {"stationID": …}, "cam": {…}}, "rssi": …, "stationID": …, …}`.
 //! Other radios send to the same port: `{"type": "radio", "path": NAME, "rssi": …}`, with
-//! `rsrq` and `sinr` in dB if they are known. Of a modem that reports the measurements which precede a handover:
+//! `rsrq` and `sinr` in dB if they are known, and `{"type": "phy", "path": NAME, "tx_mbit_s": …, "rx_mbit_s": …}`. Of a modem that reports the measurements which precede a handover:
 //! `{"type": "handover", "path": NAME, "announced": true}`, and `false` when it is over.
 
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 
-use crosslane_core::path::{PathId, Position, Sample, SampleKind, Signal};
+use crosslane_core::path::{PathId, Position, RadioLink, Sample, SampleKind, Signal};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use tokio::net::UdpSocket;
@@ -122,6 +122,9 @@ pub enum Rejected {
     /// It does not say whether a handover is announced or over.
     #[error("a handover without `announced`")]
     Handover,
+    /// It has no PHY rate of 0 Mbit/s or more.
+    #[error("no usable PHY rate")]
+    PhyRate,
     /// A path of that name is not configured.
     #[error("about path {0:?}, which is not configured")]
     UnknownPath(String),
@@ -136,6 +139,8 @@ struct Message {
     rssi: Option<f64>,
     rsrq: Option<f32>,
     sinr: Option<f32>,
+    tx_mbit_s: Option<f64>,
+    rx_mbit_s: Option<f64>,
     #[serde(rename = "stationID")]
     station_id: Option<u32>,
     fields: Option<Fields>,
@@ -169,6 +174,13 @@ pub fn read(datagram: &[u8], senders: &Senders) -> std::result::Result<Sample, R
         let path = path_of(message.path)?;
         let is_announced = message.announced.ok_or(Rejected::Handover)?;
         return Ok(Sample { path, kind: SampleKind::Handover { is_announced } });
+    }
+    if message.kind.as_deref() == Some("phy") {
+        let path = path_of(message.path)?;
+        let bit_s = |mbit_s: Option<f64>| mbit_s.filter(|mbit_s| *mbit_s >= 0.0).map(|mbit_s| mbit_s * 1e6);
+        let [tx_bit_s, rx_bit_s] = [message.tx_mbit_s, message.rx_mbit_s].map(bit_s);
+        tx_bit_s.or(rx_bit_s).ok_or(Rejected::PhyRate)?;
+        return Ok(Sample { path, kind: SampleKind::Radio(RadioLink { tx_bit_s, rx_bit_s, ..RadioLink::default() }) });
     }
     let rssi = message.rssi.filter(|rssi| (-120.0..=0.0).contains(rssi)).ok_or(Rejected::Rssi)?;
     let rssi_dbm = rssi as f32;
@@ -252,6 +264,14 @@ mod tests {
     }
 
     #[test]
+    fn a_message_has_the_phy_rates_of_a_path() {
+        let message = br#"{"type": "phy", "path": "lte", "tx_mbit_s": 54, "rx_mbit_s": -1}"#;
+        let link = RadioLink { tx_bit_s: Some(54e6), ..RadioLink::default() };
+        let expected = Sample { path: PathId(1), kind: SampleKind::Radio(link) };
+        assert_eq!(read(message, &senders()).expect("readable"), expected);
+    }
+
+    #[test]
     fn a_modem_announces_a_handover_and_its_end() {
         for is_announced in [true, false] {
             let message = format!(r#"{{"type": "handover", "path": "lte", "announced": {is_announced}}}"#);
@@ -268,6 +288,7 @@ mod tests {
         assert_eq!(reason(r#"{"stationID": 1001, "rssi": 5}"#), "no usable RSSI");
         assert_eq!(reason(r#"{"stationID": 7, "rssi": -70}"#), "from station 7, which no path names");
         assert_eq!(reason(r#"{"type": "handover", "path": "lte"}"#), "a handover without `announced`");
+        assert_eq!(reason(r#"{"type": "phy", "path": "lte"}"#), "no usable PHY rate");
         assert!(reason(r#"{"type": "radio", "path": "5g", "rssi": -70}"#).contains("5g"));
     }
 

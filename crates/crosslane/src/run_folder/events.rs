@@ -10,6 +10,7 @@ use crosslane_core::assess::Reason;
 use crosslane_core::mptcp::{Command, Event, Subflow, Token};
 use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
+use crosslane_core::wanted::Order;
 use crosslane_sim::simulation::{Side, SlotChange};
 use serde_json::{Map, Value, json};
 
@@ -87,7 +88,7 @@ pub fn agent_event(at: Instant, output: &Output, error: Option<&dyn Display>, na
             ("admission", fields)
         }
         Output::Order { order, reason } => {
-            let order: Vec<&str> = order.iter().map(name).collect();
+            let order = named(order, &name);
             ("order", with_reason(json!({ "order": order }), reason))
         }
         Output::Trial(trial) => {
@@ -102,7 +103,7 @@ pub fn agent_event(at: Instant, output: &Output, error: Option<&dyn Display>, na
         }
         Output::Command(actuator::Command::Steer(steering)) => {
             let states: Vec<&str> = steering.states.iter().map(|state| state.name()).collect();
-            let order: Vec<&str> = steering.order.iter().map(name).collect();
+            let order = named(&steering.order, &name);
             ("steering", json!({ "states": states, "order": order, "reasons": steering.reasons }))
         }
         Output::Command(actuator::Command::Endpoint(command)) => {
@@ -118,6 +119,11 @@ pub fn agent_event(at: Instant, output: &Output, error: Option<&dyn Display>, na
         }
     };
     line(at, "agent", event, fields)
+}
+
+/// The names of the paths in an order, none by the user's preference, and null if there is no order.
+fn named<'a>(order: &Order, name: &impl Fn(&PathId) -> &'a str) -> Option<Vec<&'a str>> {
+    (*order != Order::Free).then(|| order.paths().iter().map(name).collect())
 }
 
 /// The fields of a line about a roadside unit, by name and station id, that took

@@ -9,6 +9,7 @@ use crosslane_core::packet::gro::Coalescer;
 use crosslane_core::packet::ip::IpView;
 use crosslane_core::path::{PathId, PathState, Sample};
 use crosslane_core::tunnel::{Keepalive, Mode};
+use crosslane_core::wanted::Order;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::config::{MAX_VEHICLES, TunnelConfig};
@@ -136,7 +137,7 @@ impl DataPlane {
     }
 
     /// Sets the wanted state of each path.
-    pub fn set_wanted(&self, states: &[PathState], order: &[PathId]) {
+    pub fn set_wanted(&self, states: &[PathState], order: &Order) {
         self.shared.endpoint.set_wanted(self.shared.clock.now(), states, order);
         self.wake();
     }

@@ -23,6 +23,7 @@ use crosslane_core::time::Instant;
 use crosslane_core::tunnel::wire::control_message::MAX_PATHS;
 use crosslane_core::tunnel::wire::overhead::Overhead;
 use crosslane_core::tunnel::{Input, Keepalive, Setup, Tunnel};
+use crosslane_core::wanted::Order;
 
 use crate::tunnel::endpoint::egress::{Outbox, Transmit};
 
@@ -143,11 +144,11 @@ impl Endpoint {
         }
     }
 
-    /// Sets the wanted state of each path, and their order (empty: the user's preference).
-    pub fn set_wanted(&self, now: Instant, states: &[PathState], order: &[PathId]) {
+    /// Sets the wanted state of each path, and their order.
+    pub fn set_wanted(&self, now: Instant, states: &[PathState], order: &Order) {
         for mut tunnel in self.peers.iter().filter_map(|(_, peer)| peer.multipath()) {
             tunnel.handle(now, Input::SetWantedStates(states.to_vec()));
-            tunnel.handle(now, Input::SetOrder(order.to_vec()));
+            tunnel.handle(now, Input::SetOrder(order.clone()));
         }
     }
 

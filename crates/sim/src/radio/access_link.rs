@@ -1,5 +1,6 @@
 //! Signal and rates of a modelled access link over time and position.
 
+use crosslane_core::path::RadioLink;
 use crosslane_core::rng::Rng;
 
 use crate::input::mobility::distance_m;
@@ -56,17 +57,27 @@ pub struct Quality {
     pub sinr_db: Option<f64>,
     /// RSRQ, in dB.
     pub rsrq_db: Option<f64>,
+    /// Mean PHY rate of the data frames of Wi-Fi, in Mbit/s.
+    pub phy_mbit_s: Option<f64>,
     /// RSSI over the whole carrier, in dBm.
     pub carrier_rssi_dbm: Option<f64>,
     /// Index of the serving cell in the file.
     pub cell: Option<u8>,
 }
 
+impl Quality {
+    /// What nl80211 reports of the link: the recording has the PHY rate of one direction, which stands for both.
+    pub fn radio_link(&self) -> Option<RadioLink> {
+        let bit_s = self.phy_mbit_s.map(|mbit_s| mbit_s * 1e6);
+        bit_s.map(|_| RadioLink { tx_bit_s: bit_s, rx_bit_s: bit_s, ..RadioLink::default() })
+    }
+}
+
 /// The channel between the vehicle and a modelled link.
 #[derive(Clone, Debug)]
 pub struct Channel {
     model: AccessModel,
-    /// Variation of SINR and of the share; none: mean values.
+    /// Variation of SINR (of Wi-Fi: of the PHY rate) and of the share; none: mean values.
     variations: Option<[Ar1; 2]>,
     track_state: TrackState,
 }
@@ -88,7 +99,7 @@ impl Channel {
     pub fn new(model: &AccessModel, name: &str, seed: Option<u64>, position_m: [f64; 2]) -> Channel {
         let (stations, decorrelation_m, [sinr_s, share_s]) = match model {
             AccessModel::Wifi(_, AccessPoint { curve, .. }) => {
-                (1, curve.shadowing_distance_m, [1.0, curve.share_memory_s])
+                (1, curve.shadowing_distance_m, [curve.phy.memory_s, curve.share_memory_s])
             }
             AccessModel::Cellular(cells) => {
                 let curve = &cells.curve;
@@ -113,16 +124,22 @@ impl Channel {
     /// The signal at a time and position; times must not decrease.
     pub fn signal_at(&mut self, t_s: f64, position_m: [f64; 2]) -> ReceivedSignal {
         let variations = self.variations.as_mut();
-        let [sinr, share] = variations.map_or([0.0; 2], |both| both.each_mut().map(|process| process.at(t_s)));
+        let variations = variations.map_or([0.0; 2], |both| both.each_mut().map(|process| process.at(t_s)));
         match &self.model {
-            AccessModel::Wifi(band, point) => self.track_state.wifi_signal(*band, point, position_m, share),
-            AccessModel::Cellular(cells) => self.track_state.cellular_signal(cells, t_s, position_m, [sinr, share]),
+            AccessModel::Wifi(band, point) => self.track_state.wifi_signal(*band, point, position_m, variations),
+            AccessModel::Cellular(cells) => self.track_state.cellular_signal(cells, t_s, position_m, variations),
         }
     }
 }
 
 impl TrackState {
-    fn wifi_signal(&mut self, band: Band, point: &AccessPoint, position_m: [f64; 2], share: f64) -> ReceivedSignal {
+    fn wifi_signal(
+        &mut self,
+        band: Band,
+        point: &AccessPoint,
+        position_m: [f64; 2],
+        [phy, share]: [f64; 2],
+    ) -> ReceivedSignal {
         let distance_m = distance_m(point.position_m, position_m);
         let shadow_db = self.shadow_db(0, position_m, point.curve.shadowing_db);
         let rssi_dbm = point.eirp_dbm - point.curve.loss_db(distance_m) - shadow_db;
@@ -130,7 +147,11 @@ impl TrackState {
             return ReceivedSignal { distance_m, ..ReceivedSignal::default() };
         }
         let mbit_s = point.curve.mbit_s(rssi_dbm, share);
-        let quality = Quality { sinr_db: Some(rssi_dbm - band.noise_dbm()), ..Quality::default() };
+        let quality = Quality {
+            sinr_db: Some(rssi_dbm - band.noise_dbm()),
+            phy_mbit_s: Some(point.curve.phy.mbit_s(rssi_dbm, mbit_s, phy)),
+            ..Quality::default()
+        };
         ReceivedSignal { dbm: Some(rssi_dbm), distance_m, up_mbit_s: mbit_s, down_mbit_s: mbit_s, quality }
     }
 
@@ -160,6 +181,7 @@ impl TrackState {
         let quality = Quality {
             sinr_db: Some(sinr_db),
             rsrq_db: Some(cells.rsrq_db(own_dbm, sinr_db)),
+            phy_mbit_s: None,
             carrier_rssi_dbm: Some(cells.carrier_rssi_dbm(own_dbm, sinr_db)),
             cell: u8::try_from(cell).ok(),
         };

@@ -1,4 +1,4 @@
-//! An 802.11n access point: RSSI from the distance, goodput from the RSSI. Curves
+//! An 802.11n access point: RSSI from the distance, goodput from the RSSI, PHY rate from both. Curves
 //! and errors: `docs/design/radio.md`, "Wi-Fi".
 
 use serde::Deserialize;
@@ -59,6 +59,27 @@ pub struct Curve {
     pub share_high_db: f64,
     /// Correlation time (to 1/e) of that deviation, in s.
     pub share_memory_s: f64,
+    /// The PHY rate.
+    pub phy: PhyRate,
+}
+
+/// The mean PHY rate of the data frames, by RSSI and goodput: rate control follows what arrives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PhyRate {
+    /// That of 1 Mbit/s at 0 dBm, in dB of 1 Mbit/s (extrapolated).
+    pub base_db: f64,
+    /// Gain per dB of RSSI, in dB.
+    pub per_db: f64,
+    /// Gain per dB of goodput, in dB.
+    pub per_goodput: f64,
+    /// Standard deviation of the rest, in dB.
+    pub sigma_db: f64,
+    /// Correlation time (to 1/e) of the rest, in s.
+    pub memory_s: f64,
+    /// Lowest rate, in Mbit/s.
+    pub min_mbit_s: f64,
+    /// Highest rate, in Mbit/s.
+    pub max_mbit_s: f64,
 }
 
 /// `crosslane-lab calibrate feup-wifi`, 2.4 GHz.
@@ -76,6 +97,15 @@ pub const BAND_2_4: Curve = Curve {
     share_low_db: 3.9,
     share_high_db: 2.6,
     share_memory_s: 2.5,
+    phy: PhyRate {
+        base_db: 18.8,
+        per_db: 0.064,
+        per_goodput: 0.21,
+        sigma_db: 1.3,
+        memory_s: 2.0,
+        min_mbit_s: 6.5,
+        max_mbit_s: 70.2,
+    },
 };
 
 /// `crosslane-lab calibrate feup-wifi`, 5 GHz.
@@ -93,6 +123,15 @@ pub const BAND_5: Curve = Curve {
     share_low_db: 8.3,
     share_high_db: 3.6,
     share_memory_s: 6.0,
+    phy: PhyRate {
+        base_db: 14.9,
+        per_db: 0.081,
+        per_goodput: 0.58,
+        sigma_db: 2.4,
+        memory_s: 2.0,
+        min_mbit_s: 6.5,
+        max_mbit_s: 205.1,
+    },
 };
 
 impl Band {
@@ -135,6 +174,15 @@ impl Curve {
     }
 }
 
+impl PhyRate {
+    /// The rate, in Mbit/s, at an RSSI and a goodput in Mbit/s, `rest` standard deviations off.
+    pub fn mbit_s(&self, rssi_dbm: f64, goodput_mbit_s: f64, rest: f64) -> f64 {
+        let goodput_db = 10.0 * libm::log10(goodput_mbit_s);
+        let db = self.base_db + self.per_db * rssi_dbm + self.per_goodput * goodput_db + self.sigma_db * rest;
+        decibels(db).clamp(self.min_mbit_s, self.max_mbit_s)
+    }
+}
+
 /// Power ratio of a level in dB.
 pub(crate) fn decibels(db: f64) -> f64 {
     libm::pow(10.0, db / 10.0)
@@ -152,6 +200,23 @@ mod tests {
             assert!((rssi - dbm).abs() < 2.0, "{distance_m} m: {rssi}");
         }
         assert_eq!(BAND_5.loss_db(1.0), BAND_5.loss_db(35.0));
+    }
+
+    /// Compares the fit with medians of the recording: of seconds at this RSSI, their goodput and PHY rate.
+    #[test]
+    fn the_phy_rate_follows_that_of_the_recording_and_stays_within_its_range() {
+        let seconds = [
+            (BAND_2_4, -62.5, 7.4, 45.0),
+            (BAND_2_4, -72.5, 1.2, 27.0),
+            (BAND_5, -62.5, 26.2, 89.0),
+            (BAND_5, -77.5, 2.0, 9.0),
+        ];
+        for (curve, rssi_dbm, goodput, recorded) in seconds {
+            let rate = curve.phy.mbit_s(rssi_dbm, goodput, 0.0);
+            assert!((rate / recorded).log2().abs() < 0.5, "{rssi_dbm} dBm: {rate}");
+            assert_eq!(curve.phy.mbit_s(rssi_dbm, 0.0, 0.0), curve.phy.min_mbit_s, "nothing arrives");
+            assert_eq!(curve.phy.mbit_s(-20.0, 60.0, 9.0), curve.phy.max_mbit_s);
+        }
     }
 
     #[test]

@@ -93,10 +93,10 @@ impl AgentDriver {
             Output::Alarm { path, alarm } => Output::Alarm { path: of(path), alarm },
             Output::Command(Command::Mptcp(path, command)) => Output::Command(Command::Mptcp(of(path), command)),
             Output::Command(Command::Steer(steering)) => {
-                let order = steering.order.iter().map(|path| of(*path)).collect();
+                let order = steering.order.map(|path| Some(of(*path)));
                 Output::Command(Command::Steer(Steering { order, ..steering }))
             }
-            Output::Order { order, reason } => Output::Order { order: order.into_iter().map(of).collect(), reason },
+            Output::Order { order, reason } => Output::Order { order: order.map(|path| Some(of(*path))), reason },
             Output::Echo(path, number) => Output::Echo(of(path), number),
             Output::EchoUnanswered { path, reason } => Output::EchoUnanswered { path: of(path), reason },
             Output::Trial(trial) => Output::Trial(Trial { paths: trial.paths.map(of), ..trial }),

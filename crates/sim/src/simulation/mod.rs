@@ -299,6 +299,9 @@ impl Simulation {
                 let [rsrq_db, sinr_db] = [quality.rsrq_db, quality.sinr_db].map(|db| db.map(|db| db as f32));
                 let signal = Signal { rssi_dbm: rssi_dbm as f32, rsrq_db, sinr_db, ..Signal::default() };
                 self.sample(path, SampleSource::Radio, signal);
+                if let Some(link) = quality.radio_link() {
+                    self.path_control.observe(self.now, path, SampleKind::Radio(link));
+                }
             }
             WorldEvent::Vehicle(state) => self.path_control.handle(self.now, Input::Vehicle(state)),
             WorldEvent::Handover { path, is_announced } => {

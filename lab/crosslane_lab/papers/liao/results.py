@@ -34,8 +34,8 @@ class Found:
 
     @cached_property
     def windows(self) -> pl.DataFrame:
-        """The training data."""
-        return collect.table(self.all.root, campaign.training(self.quick))
+        """The training data of both orders."""
+        return collect.orders(collect.table(self.all.root, campaign.training(self.quick)))
 
     @cached_property
     def held_out(self) -> pl.DataFrame:

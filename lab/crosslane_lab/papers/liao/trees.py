@@ -61,8 +61,8 @@ def _train(frame: pl.DataFrame, folder: Path, kind: Kind) -> tuple[dict[str, Any
         }, made.text
     rows = train.ROWS[kind.strategy](frame, kind.without)
     train.check(rows, folder)
-    nodes = tree.nodes(train.fitted(rows, DEPTH), rows.features)
-    return {}, tree.text(kind.strategy, nodes, collect.provenance(frame))
+    nodes, fallback = train.decided(frame, rows, kind.strategy, DEPTH, kind.without)
+    return {}, tree.text(kind.strategy, nodes, collect.provenance(frame), fallback)
 
 
 def copy(source: Path, folder: Path, names: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-//! Whether the tree's order brings more than the user's: a switchback experiment.
+//! Whether the tree's order brings more than its fallback: a switchback experiment.
 //!
 //! A vehicle sees only what the order in force brings. So now and then the other one applies in a
 //! trial of a second or two, and what the paths deliver in it is compared with the windows before and
@@ -48,8 +48,8 @@ const T_LATER: Quantiles = [22.327, 10.215, 7.173, 5.893, 5.208, 4.785];
 pub enum By {
     /// The tree.
     Tree,
-    /// The user's order.
-    User,
+    /// The fallback of the tree: the user's order, or none.
+    Fallback,
     /// The two paths swapped, in a trial.
     Swap,
 }
@@ -57,8 +57,8 @@ pub enum By {
 impl By {
     fn other(self) -> By {
         match self {
-            By::Tree => By::User,
-            By::User | By::Swap => By::Tree,
+            By::Tree => By::Fallback,
+            By::Fallback | By::Swap => By::Tree,
         }
     }
 }
@@ -212,7 +212,7 @@ impl Comparison {
     }
 
     /// Ends a window; `None`: what the paths did in it is unknown. `differs`: whether the tree's order is another one
-    /// than the user's. `may_swap`: whether the two paths may be swapped otherwise. Returns a verdict if another order is
+    /// than its fallback. `may_swap`: whether the two paths may be swapped otherwise. Returns a verdict if another order is
     /// in force from now on.
     pub fn end_window(&mut self, window: Option<Window>, differs: bool, may_swap: bool) -> Option<Verdict> {
         self.credit = (self.credit + self.share - f64::from(u8::from(self.is_trial()))).min(MAX_CREDIT);

@@ -11,6 +11,7 @@ use core::fmt;
 use serde::Deserialize;
 
 use super::features::{Feature, Values};
+use crate::wanted::Order;
 
 /// The format, as the file names it.
 const FORMAT: &str = "crosslane-tree";
@@ -29,7 +30,29 @@ pub const MAX_NODES: usize = 2048;
 pub struct Tree {
     strategy: String,
     origin: String,
+    fallback: Fallback,
     nodes: Vec<Node>,
+}
+
+/// What applies where a tree does not say which path is to be first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fallback {
+    /// The user's order.
+    #[default]
+    UsersOrder,
+    /// No order: the packet scheduler selects a path for each packet.
+    NoOrder,
+}
+
+impl Fallback {
+    /// The order that applies.
+    pub fn order(self) -> Order {
+        match self {
+            Fallback::UsersOrder => Order::Preference,
+            Fallback::NoOrder => Order::Free,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,6 +92,11 @@ impl Tree {
     /// What it was trained on and how good it was, as its file says; may be empty.
     pub fn origin(&self) -> &str {
         &self.origin
+    }
+
+    /// What applies where it does not say which path is to be first.
+    pub fn fallback(&self) -> Fallback {
+        self.fallback
     }
 
     /// Number of its nodes.
@@ -127,6 +155,8 @@ struct File {
     /// What it was trained on and how good it was, for people.
     #[serde(default)]
     trained: Fact,
+    #[serde(default)]
+    fallback: Fallback,
     nodes: Vec<FileNode>,
 }
 
@@ -197,7 +227,7 @@ impl TryFrom<File> for Tree {
         let nodes: Vec<Node> = nodes.collect::<Result<_, _>>()?;
         check_shape(&nodes)?;
         let origin = file.trained.to_string().chars().take(MAX_ORIGIN).collect();
-        Ok(Tree { strategy: file.strategy, origin, nodes })
+        Ok(Tree { strategy: file.strategy, origin, fallback: file.fallback, nodes })
     }
 }
 

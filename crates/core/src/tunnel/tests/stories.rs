@@ -1,4 +1,5 @@
 use super::*;
+use crate::wanted::Order;
 
 /// Rate of the packets' own bytes that fits into `mbit_s` of datagrams.
 fn inside(mbit_s: f64) -> f64 {
@@ -158,7 +159,7 @@ fn an_order_set_while_running_moves_the_traffic_of_both_endpoints() {
         for (order, carries) in
             [(vec![0, 1], 0), (vec![1, 0], 1), (vec![0, 0], 1), (vec![0, 16], 1), (vec![], 0), (vec![1], 1)]
         {
-            let input = Input::SetOrder(order.iter().copied().map(PathId).collect());
+            let input = Input::SetOrder(Order::Paths(order.iter().copied().map(PathId).collect()));
             testbed.endpoints[0].handle(testbed.now, input);
             testbed.run_until(testbed.now + Duration::from_millis(20));
             for sent in sent_in_a_second(&mut testbed) {
@@ -170,10 +171,23 @@ fn an_order_set_while_running_moves_the_traffic_of_both_endpoints() {
 }
 
 #[test]
+fn without_an_order_cheapest_first_uses_both_paths_in_both_directions_until_there_is_one() {
+    let mut testbed = Testbed::new(Mode::CheapestFirst, &[(25.0, 5.0, 0.0), (47.0, 5.0, 0.0)]);
+    sent_in_a_second(&mut testbed);
+    for (order, carries) in [(Order::Free, [true, true]), (Order::Paths(vec![PathId(1)]), [false, true])] {
+        testbed.endpoints[0].handle(testbed.now, Input::SetOrder(order.clone()));
+        testbed.run_until(testbed.now + Duration::from_millis(20));
+        for sent in sent_in_a_second(&mut testbed) {
+            assert_eq!(sent.map(|bytes| bytes > 60_000), carries, "{order:?}: {sent:?}");
+        }
+    }
+}
+
+#[test]
 fn an_order_reaches_the_follower_at_once_without_traffic() {
     let mut testbed = Testbed::new(Mode::Standby, &[(60.0, 5.0, 0.0), (60.0, 5.0, 0.0)]);
     testbed.run_until(Instant::from_millis(1800));
-    testbed.endpoints[0].handle(testbed.now, Input::SetOrder(vec![PathId(1), PathId(0)]));
+    testbed.endpoints[0].handle(testbed.now, Input::SetOrder(Order::Paths(vec![PathId(1), PathId(0)])));
     testbed.run_until(testbed.now + Duration::from_millis(15));
     for endpoint in &testbed.endpoints {
         assert_eq!([0, 1].map(|path| endpoint.paths.order.rank(PathId(path))), [1, 0]);

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use crosslane_core::mptcp::{self, AddressId, Event, Token};
 use crosslane_core::path::{PathId, Transport};
 use crosslane_core::time::Instant;
+use crosslane_core::wanted::Order;
 
 use super::clock::Ticks;
 use super::congestion::Congestion;
@@ -79,6 +80,8 @@ pub struct Endpoint {
     settings: Settings,
     /// Rank of each path in the present order, 0 first.
     ranks: Vec<u8>,
+    /// There is no order.
+    is_free: bool,
     client: bool,
     token: Token,
     /// In the kernel's order: the first subflow, then by time of joining.
@@ -117,6 +120,7 @@ impl Endpoint {
     fn new(settings: Settings, client: bool) -> Endpoint {
         Endpoint {
             ranks: settings.ranks.clone(),
+            is_free: false,
             settings,
             client,
             token: Token(if client { 1 } else { 2 }),
@@ -141,10 +145,11 @@ impl Endpoint {
         self.open(now, path, None, false);
     }
 
-    /// Sets the order of the paths that [`Scheduler::Priority`] follows from the next
-    /// data on: the paths named, the first one first, and then the others in the user's
-    /// order.
-    pub fn set_order(&mut self, order: &[PathId]) {
+    /// Sets the order of the paths that [`Scheduler::Priority`] follows from the next data on. Without one it selects
+    /// the subflow as [`Scheduler::MinRtt`].
+    pub fn set_order(&mut self, order: &Order) {
+        self.is_free = *order == Order::Free;
+        let order = order.paths();
         let ranks = &self.settings.ranks;
         let mut paths: Vec<usize> = (0..ranks.len()).collect();
         let named = |path| order.iter().position(|named| usize::from(named.0) == path).unwrap_or(usize::MAX);

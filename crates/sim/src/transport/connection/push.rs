@@ -53,7 +53,11 @@ impl Endpoint {
             });
         }
         self.timer.interval = if longest.is_zero() { RTO_MIN } else { longest };
-        let place = self.settings.scheduler.choose(&candidates, self.last_chosen)?;
+        let scheduler = match self.settings.scheduler {
+            Scheduler::Priority if self.is_free => Scheduler::MinRtt,
+            scheduler => scheduler,
+        };
+        let place = scheduler.choose(&candidates, self.last_chosen)?;
         self.last_chosen = place;
         Some(place)
     }

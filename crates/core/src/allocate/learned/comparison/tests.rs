@@ -38,7 +38,7 @@ fn a_tree_whose_order_brings_half_is_withdrawn_after_three_trials() {
     let mut comparison = Comparison::new(SHARE);
     let (_, verdicts) = run(&mut comparison, MINUTE, noisy(1, 5.0, 10.0, 0.2));
     let (window, verdict) = verdicts[0];
-    assert_eq!((verdicts.len(), verdict.trials, comparison.in_force()), (1, 3, By::User));
+    assert_eq!((verdicts.len(), verdict.trials, comparison.in_force()), (1, 3, By::Fallback));
     assert!(window < MINUTE / 4 && (1.8..2.2).contains(&verdict.ratio), "{window} {verdict:?}");
 }
 
@@ -74,7 +74,7 @@ fn chance_seldom_withdraws_a_tree_that_brings_a_fifth_more() {
 fn a_tree_that_was_withdrawn_is_used_again_when_its_order_brings_more() {
     let mut comparison = Comparison::new(SHARE);
     run(&mut comparison, MINUTE, noisy(1, 5.0, 10.0, 0.2));
-    assert_eq!(comparison.in_force(), By::User);
+    assert_eq!(comparison.in_force(), By::Fallback);
     let (_, verdicts) = run(&mut comparison, 20 * MINUTE, noisy(2, 5.0, 10.0, 0.2));
     assert!(verdicts.is_empty(), "{verdicts:?}");
     let (_, verdicts) = run(&mut comparison, 10 * MINUTE, noisy(3, 15.0, 10.0, 0.2));

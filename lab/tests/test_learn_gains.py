@@ -1,0 +1,61 @@
+"""Trees with the answer that no order is needed, and what of the labels is chance."""
+
+import tomllib
+
+import numpy as np
+import polars as pl
+import pytest
+from test_learn import made, needs_extra
+
+from crosslane_lab.errors import LabError
+from crosslane_lab.learn import collect, gains, repeat, tree
+from crosslane_lab.learn.places import draw
+
+
+@needs_extra
+def test_an_order_applies_only_where_it_brings_more_than_none() -> None:
+    """Wi-Fi first wins above −70 dBm, and the cellular path first never: no order brings as much."""
+    frame = made(20)
+    found = gains.nodes(gains.rows(frame), 4)
+    assert {node["a_first"] for node in found if "a_first" in node} == {0.0, 0.5, 1.0}
+    rows = gains.rows(frame)
+    wins, other = rows.gains.argmax(axis=1), rows.gains.max(axis=1) <= 0
+    said = np.array([_said(found, rows.features, row) for row in rows.x])
+    right = np.where(other, said == 0.5, said == 1.0 - wins)
+    assert right.mean() > 0.95
+    worse = frame.with_columns(
+        goodput_mbit_s=pl.when(pl.col("prio") == "NO").then(30.0).otherwise(pl.col("goodput_mbit_s"))
+    )
+    assert gains.nodes(gains.rows(worse), 4) == [{"a_first": 0.5}], "where none is best, no order applies anywhere"
+    with pytest.raises(LabError, match="none is without an order"):
+        gains.rows(collect.orders(frame))
+
+
+def _said(nodes: list[tree.Node], features: list[str], row: tree.Values) -> float:
+    node = nodes[0]
+    while "feature" in node:
+        node = nodes[node["yes" if row[features.index(node["feature"])] <= node["at_most"] else "no"]]
+    return float(node["a_first"])
+
+
+def test_what_differs_between_two_runs_of_a_drive_is_chance() -> None:
+    one = made(2)
+    assert repeat.agreement(one, one) == 1
+    other = one.with_columns(goodput_mbit_s=16.0 - pl.col("goodput_mbit_s"))
+    assert repeat.agreement(one, other) == 0
+    assert [repeat.greatest_accuracy(same) for same in (1.0, 0.5, 0.4, 0.82)] == pytest.approx([1, 0.5, 0.5, 0.9])
+    found = repeat.goodputs(one, one)
+    assert found.select("best", "repeated").equals(found.select(best="chosen", repeated=pl.lit(1.0)))
+    crossed = repeat.goodputs(one, other)
+    assert (crossed["chosen"] < crossed["best"]).all(), "the worse order is chosen, the better one is the bound"
+
+
+def test_a_repeated_case_is_the_same_drive_with_longer_delays() -> None:
+    [case, *_] = collect.cases(draw(1, 1))
+    again = repeat.Repeated(case.drive, case.traffic, case.buffer_kb)
+    assert again.name == f"{case.name}-repeated"
+    one, other = (tomllib.loads(each.scenario("priority", {})) for each in (case, again))
+    for path in ("wifi", "cellular"):
+        before, after = one[path][0].pop("delay_ms"), other[path][0].pop("delay_ms")
+        assert after == pytest.approx(before + repeat.LATER_MS)
+    assert one == other
