@@ -140,7 +140,7 @@ fn worst_ms(run: &Recording) -> f64 {
 }
 
 #[test]
-fn a_roadside_unit_ahead_is_entered_by_the_position_and_hardly_a_run_has_a_late_message() -> Result<(), Box<dyn Error>> {
+fn a_roadside_unit_ahead_is_entered_by_the_position_and_hardly_a_run_is_late() -> Result<(), Box<dyn Error>> {
     let text = include_str!("../../../scenarios/pass-by.toml");
     let text = format!("{text}\n[[strategy]]\nname = \"x\"\nbase = \"adaptive\"\nlate_ms = 60\n");
     let scenario = Scenario::parse(&text, "pass-by.toml")?;
