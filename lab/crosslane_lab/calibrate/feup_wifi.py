@@ -109,7 +109,7 @@ def _phy(flow: pl.DataFrame) -> dict[str, float]:
 
 def _fit_phy(flow: pl.DataFrame) -> Floats:
     """Constant, dB per dB of RSSI, and per dB of goodput: least squares."""
-    return np.linalg.lstsq(_phy_terms(flow), _phy_db(flow), rcond=None)[0]
+    return np.asarray(np.linalg.lstsq(_phy_terms(flow), _phy_db(flow), rcond=None)[0], dtype=np.float64)
 
 
 def _phy_terms(flow: pl.DataFrame) -> Floats:

@@ -121,7 +121,7 @@ def plan(chosen: list[Case]) -> Iterator[Comparison]:
         yield Comparison(case.name, case.scenario("priority", trees), tuple(trees), keep=KEPT)
 
 
-def table(root: Path, chosen: list[Case]) -> pl.DataFrame:
+def table(root: Path, chosen: Sequence[Case]) -> pl.DataFrame:
     """The windows of all runs."""
     return _of_runs(root, chosen, lambda case, run: windows(run, is_bulk=case.traffic.startswith("bulk")))
 
@@ -137,7 +137,7 @@ def files(root: Path, chosen: list[Case]) -> pl.DataFrame:
     return _of_runs(root, named, lambda _, run: _files(run)) if named else pl.DataFrame()
 
 
-def _of_runs(root: Path, chosen: list[Case], read: Callable[[Case, Path], pl.DataFrame]) -> pl.DataFrame:
+def _of_runs(root: Path, chosen: Sequence[Case], read: Callable[[Case, Path], pl.DataFrame]) -> pl.DataFrame:
     parts: list[pl.DataFrame] = []
     for case in chosen:
         drive = case.drive
