@@ -68,6 +68,7 @@ def test_the_wi_fi_fit_recovers_the_given_curve(tmp_path: Path) -> None:
                     "isIperfOn": np.ones(2000),
                     "rssiMean": rssi,
                     "nBytesReceived": mbit_s * 1e6 / 8.0,
+                    "dataRateMean": 10.0 ** (4.0 + 0.03 * rssi) * mbit_s**0.2 * 10.0 ** rng.normal(0.0, 0.1, 2000),
                 }
             )
         )
@@ -84,6 +85,10 @@ def test_the_wi_fi_fit_recovers_the_given_curve(tmp_path: Path) -> None:
     assert feup_wifi._rate(samples_dbm, fit) == pytest.approx(
         feup_wifi._rate(samples_dbm, (30.0, -55.0, -72.0)), rel=0.1
     )
+    assert fitted["phy_base_db"] == pytest.approx(40.0, abs=1.0)
+    assert fitted["phy_per_db"] == pytest.approx(0.3, abs=0.02)
+    assert fitted["phy_per_goodput"] == pytest.approx(0.2, abs=0.05)
+    assert fitted["phy_sigma_db"] == pytest.approx(1.0, abs=0.1)
     assert found["errors"][0]["rssi_rmse_db"] == pytest.approx(2.0, abs=0.2)
 
 

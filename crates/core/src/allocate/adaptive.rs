@@ -9,7 +9,8 @@
 //! While a handover that its modem announced lasts, a path is preferred to no good one.
 //!
 //! If no path is good, each carries in turn, first the one that was left the longest time ago, until
-//! one proves to be good. One that carries precedes paths whose signal is too low, if it is only late, or if nothing is heard over them.
+//! one proves to be good. One that carries precedes paths whose signal is too low, if it is only late, or if
+//! none was received over them for a while.
 //! Paths over one radio count as one: the strongest.
 
 use alloc::format;
@@ -32,9 +33,9 @@ const RECENT: Duration = Duration::from_secs(1);
 /// opened in two RTTs, and its first data is acknowledged in one more.
 const TURN: Duration = Duration::from_millis(300);
 /// How long a path that carries and is fading carries on beside paths whose signal does not let them
-/// be entered, or a path that is stalled beside those over which nothing is heard: time to prove that it delivers.
+/// be entered, or a path that is stalled beside those over which no signal arrives: time to prove that it delivers.
 const FIRST_TURN: Duration = Duration::from_millis(500);
-/// Nothing is heard over a path whose last signal is older than this.
+/// A path whose last signal is older than this is out of reach.
 const SILENCE: Duration = Duration::from_secs(1);
 /// A path that was left is preferred again after this time; it doubles with each return that
 /// lasts less than [`SHORT_RETURN`], at most so often.

@@ -296,6 +296,9 @@ impl Allocator for OneOfRadio {
         if let Some(reason) = self.tiers.review(now, &counted, paths) {
             return Some(reason);
         }
+        if counted.iter().all(|path| path.radio.is_none()) {
+            return None;
+        }
         let chosen = self.chosen(&counted);
         let states = self.states(&counted, &chosen);
         let changes = |place: &usize| {

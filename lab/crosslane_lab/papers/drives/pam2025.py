@@ -1,4 +1,4 @@
-"""Messages (docs/results/drives-pam2025.md) over held-out uplink drives of PAM 2025, either operator preferred."""
+"""Messages over held-out uplink drives of PAM 2025, either operator preferred."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -158,13 +158,13 @@ fn a_path_that_is_only_late_carries_on_beside_one_of_low_signal_until_it_stalls_
 }
 
 #[test]
-fn a_path_that_stalls_carries_on_beside_one_over_which_nothing_is_heard() {
+fn a_path_that_stalls_carries_on_beside_one_over_which_no_signal_arrives() {
     use Belief::{Fading, Good, Stalled};
     // When the last signal of the other path was received, and its state just after the stall.
-    for (heard_ms, rat, other) in [(0, Rat::Lte, Closed), (1500, Rat::Lte, Active), (0, Rat::Ieee80211p, Active)] {
+    for (received_ms, rat, other) in [(0, Rat::Lte, Closed), (1500, Rat::Lte, Active), (0, Rat::Ieee80211p, Active)] {
         let (mut adaptive, mut was) = (Adaptive::new(PARAMS), [Closed; 2]);
         let mut at = |at_ms, beliefs: [Belief; 2]| {
-            let signal = (Instant::from_millis(heard_ms), Signal::default());
+            let signal = (Instant::from_millis(received_ms), Signal::default());
             let latest = [Latest { signal: Some(signal), ..Latest::default() }, Latest::default()];
             let input = |place: usize, was: &[PathState; 2]| PathInput {
                 belief: beliefs[place],
@@ -186,7 +186,7 @@ fn a_path_that_stalls_carries_on_beside_one_over_which_nothing_is_heard() {
         };
         at(0, [Fading, Good]);
         at(1900, [Fading, Good]);
-        assert_eq!(at(2000, [Fading, Stalled])[0], other, "heard {heard_ms}, {rat:?}");
+        assert_eq!(at(2000, [Fading, Stalled])[0], other, "received {received_ms}, {rat:?}");
         if other == Closed {
             assert_eq!(at(2490, [Fading, Stalled]), [Closed, Active]);
             assert_eq!(at(2510, [Fading, Stalled])[0], Active, "its turn is over");
