@@ -168,6 +168,18 @@ fn a_join_without_an_answer_is_ended_before_the_next_one() {
     assert_eq!(manager.path_uses(next, TOKEN).unwrap()[1].reason.rule, "subflow.opening");
 }
 
+/// Path 1, whose join took this time, was closed, and at 3 s it is wanted in this state again.
+fn joins_again(second: PathState, took_ms: u64) -> Manager {
+    let mut manager = with_one_subflow([Active, second]);
+    drain(&mut manager, at(0));
+    manager.handle(at(took_ms), &opened(1));
+    manager.set_wanted(at(2000), &wanted([Active, Closed]));
+    drain(&mut manager, at(2000));
+    manager.handle(at(2001), &closed(1, 0));
+    manager.set_wanted(at(3000), &wanted([Active, second]));
+    manager
+}
+
 #[test]
 fn where_the_last_join_was_quick_a_lost_syn_is_repeated_sooner_and_at_most_three_times() {
     for (backup, took_ms, expected) in [
@@ -177,13 +189,7 @@ fn where_the_last_join_was_quick_a_lost_syn_is_repeated_sooner_and_at_most_three
         (true, 10, &[0, 3600]),
     ] {
         let second = if backup { Backup } else { Active };
-        let mut manager = with_one_subflow([Active, second]);
-        drain(&mut manager, at(0));
-        manager.handle(at(took_ms), &opened(1));
-        manager.set_wanted(at(2000), &wanted([Active, Closed]));
-        drain(&mut manager, at(2000));
-        manager.handle(at(2001), &closed(1, 0));
-        manager.set_wanted(at(3000), &wanted([Active, second]));
+        let mut manager = joins_again(second, took_ms);
         let mut created = Vec::new();
         for ms in 3000..7000 {
             let is_create = |command: &Command| matches!(command, Command::CreateSubflow { .. });
@@ -196,13 +202,7 @@ fn where_the_last_join_was_quick_a_lost_syn_is_repeated_sooner_and_at_most_three
 
 #[test]
 fn a_join_that_can_not_be_ended_has_been_answered() {
-    let mut manager = with_one_subflow([Active, Active]);
-    drain(&mut manager, at(0));
-    manager.handle(at(10), &opened(1));
-    manager.set_wanted(at(2000), &wanted([Active, Closed]));
-    drain(&mut manager, at(2000));
-    manager.handle(at(2001), &closed(1, 0));
-    manager.set_wanted(at(3000), &wanted([Active, Active]));
+    let mut manager = joins_again(Active, 10);
     drain(&mut manager, at(3000));
     assert_eq!(drain(&mut manager, at(3200)), [cancel(1)]);
     manager.refused(at(3200), &cancel(1), Refusal::UnknownSubflow);
