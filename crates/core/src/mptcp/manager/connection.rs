@@ -91,6 +91,7 @@ pub(super) struct Connection {
 /// The opening of a subflow over a path.
 #[derive(Clone, Copy, Debug, Default)]
 struct Join {
+    /// When it was requested last.
     since: Instant,
     opening_until: Option<Instant>,
     local: Option<IpAddr>,
@@ -360,7 +361,7 @@ impl Connection {
                     self.history.add(now, Some(path), ConnectionEvent::Refused(why));
                 }
             }
-            // It has been answered: an event will report that.
+            // It has been answered, as an event will report, or cannot be ended: no second one beside it.
             Command::CancelJoin { local, .. } => {
                 let is_it = |join: &&mut Join| join.local == Some(canonical(local)) && join.opening_until.is_none();
                 if let Some(join) = self.joins.values_mut().find(is_it).filter(|join| now < join.since + JOIN_TIMEOUT) {
