@@ -13,6 +13,7 @@ mod cwnd;
 mod delivery_rate;
 mod feedback;
 mod in_flight;
+mod jitter;
 mod lateness;
 mod liveness;
 mod pacer;
@@ -212,9 +213,8 @@ impl<P> SendPath<P> {
     /// Expected arrival of a packet of `bytes` sent now, in µs, relative to the one-way delay `reference`.
     pub(super) fn expected_arrival_us(&self, bytes: u32, reference: OneWayDelay) -> i64 {
         let delay_us = self.one_way_delay.map_or(0, |one_way_delay| one_way_delay.minus_us(reference));
-        let Some((rate, min_rtt)) = self.estimated_bytes_s().zip(self.rtt.min) else { return delay_us };
-        let ahead_s =
-            (self.bytes_in_flight() as f64 / rate - (min_rtt + self.rtt.feedback_delay()).as_secs_f64()).max(0.0);
+        let Some((rate, rtt)) = self.estimated_bytes_s().zip(self.rtt.unqueued()) else { return delay_us };
+        let ahead_s = (self.bytes_in_flight() as f64 / rate - rtt.as_secs_f64()).max(0.0);
         delay_us + ((ahead_s + f64::from(bytes) / rate) * 1e6) as i64
     }
 
@@ -222,9 +222,12 @@ impl<P> SendPath<P> {
     pub(super) fn estimated_bytes_s(&self) -> Option<f64> {
         let known = self.rate.bytes_s();
         if self.cwnd.in_slow_start() {
-            return self.train.bytes_s().map(|guess| known.map_or(guess, |known| known.max(guess)));
+            return self
+                .train
+                .bytes_s(self.rtt.jitter.mean())
+                .map(|guess| known.map_or(guess, |known| known.max(guess)));
         }
-        known.or(self.train.bytes_s())
+        known.or(self.train.bytes_s(self.rtt.jitter.mean()))
     }
 
     pub(super) fn wants_train(&self) -> bool {
@@ -233,7 +236,12 @@ impl<P> SendPath<P> {
 
     pub(super) fn begin_train(&mut self) {
         let first = self.next_number();
-        self.train = PacketTrain::InFlight { first, last: first + u64::from(TRAIN_PACKETS) - 1, first_mark: None };
+        self.train = PacketTrain::InFlight {
+            first,
+            last: first + u64::from(TRAIN_PACKETS) - 1,
+            first_mark: None,
+            has_gaps: false,
+        };
     }
 
     /// Applies the peer's report on this path; returns the lost packets.
@@ -263,9 +271,11 @@ impl<P> SendPath<P> {
                 }
             }
         }
-        self.train.note(report.highest, Mark::of(report));
+        let has_train = self.train.is_in_flight();
+        self.train.note(report.highest, Mark::of(report), !report.missing.is_empty() || self.rtt.reorders());
         if let Some(sent) = newest {
             self.measure(now, sent, report, is_lossy);
+            self.cwnd.end_round(now, &mut self.rtt, &mut self.rate, has_train);
         }
         lost
     }
@@ -295,7 +305,6 @@ impl<P> SendPath<P> {
         self.rate.note(now, sent, Mark::of(report), window, self.cwnd.in_min_rtt_probe());
         let transition = self.liveness.on_delivery(rtt, min_rtt, self.counts.recent_loss);
         self.follow(transition);
-        self.cwnd.end_round(now, &mut self.rtt, &mut self.rate, self.train.is_in_flight());
     }
 
     /// Applies a change of liveness to the rest of the path.

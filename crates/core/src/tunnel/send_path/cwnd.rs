@@ -25,6 +25,9 @@ const MAX_GAIN_TIME: Duration = Duration::from_millis(20);
 const MAX_GAIN: f64 = 2.0;
 /// Share of lost packets in a round that stops the window's growth, in addition to twice the baseline loss.
 const LOSSY_ROUND: f64 = 0.01;
+/// Number of packets in a round below which their loss does not end slow start: the first packets of a burst may be
+/// reported as lost before the peer knows that the path reorders.
+const MIN_ROUND_PACKETS: u32 = 16;
 /// Number of rounds over which the baseline loss is averaged.
 const BASELINE_ROUNDS: f64 = 16.0;
 /// Pacing rate as a multiple of the delivery rate, so that the bottleneck's queue is visible.
@@ -41,6 +44,8 @@ struct Round {
     lost: u32,
     was_full: bool,
     was_busy: bool,
+    /// Whether a packet train was in flight: the round shows nothing about traffic.
+    had_train: bool,
     min_rtt: Option<Duration>,
 }
 
@@ -82,10 +87,7 @@ impl Cwnd {
             .slow_start
             .as_ref()
             .map_or(0.0, |slow_start| INITIAL_CWND_BYTES + slow_start.acknowledged_bytes as f64);
-        let measured = rate
-            .bytes_s()
-            .zip(rtt.min)
-            .map(|(rate, min_rtt)| self.measured_bytes(rate, min_rtt + rtt.feedback_delay()));
+        let measured = rate.bytes_s().zip(rtt.unqueued()).map(|(rate, rtt)| self.measured_bytes(rate, rtt));
         measured.unwrap_or(INITIAL_CWND_BYTES).max(slow_start_bytes).min(MAX_CWND_BYTES)
     }
 
@@ -161,14 +163,16 @@ impl Cwnd {
     }
 
     /// Ends the round if it is over, and adapts the window. A round with a packet train in flight is not
-    /// evaluated.
+    /// evaluated. On a path that reorders,
+    /// the lowest RTT of a round exceeds the minimum by about the jitter, without a queue.
     pub(super) fn end_round(&mut self, now: Instant, rtt: &mut Rtt, rate: &mut DeliveryRate, has_train: bool) {
+        self.round.had_train |= has_train;
         if now.since(self.round.since) < rtt.smoothed().max(MIN_ROUND) {
             return;
         }
         let round = core::mem::replace(&mut self.round, Round { since: now, ..Round::default() });
         let (Some(round_min), Some(min_rtt)) = (round.min_rtt, rtt.min) else { return };
-        if has_train {
+        if round.had_train {
             return;
         }
         if let Some(until) = self.min_rtt_probe.until {
@@ -178,7 +182,7 @@ impl Cwnd {
             }
             return;
         }
-        let queue = round_min.saturating_sub(min_rtt);
+        let queue = round_min.saturating_sub(min_rtt + rtt.reordering());
         let target = match rate.bytes_s() {
             Some(rate) => Duration::from_secs_f64(self.queue_bytes(rate) / rate),
             None => self.queue,
@@ -189,7 +193,8 @@ impl Cwnd {
             self.baseline_loss += (share - self.baseline_loss) / BASELINE_ROUNDS;
         }
         let slow_start = self.slow_start.as_mut().filter(|_| round.was_busy);
-        if slow_start.is_some_and(|slow_start| slow_start.is_over(rate.last, share, queue > target)) {
+        let sure_share = if round.packets < MIN_ROUND_PACKETS { 0.0 } else { share };
+        if slow_start.is_some_and(|slow_start| slow_start.is_over(rate.last, sure_share, queue > target)) {
             self.slow_start = None;
             rate.adopt();
         }
@@ -257,6 +262,23 @@ mod tests {
         assert_eq!(cwnd.bytes(&rate, &rtt), INITIAL_CWND_BYTES + 10_000.0);
         (0..100).for_each(|_| cwnd.grow(1 << 20));
         assert_eq!(cwnd.bytes(&rate, &rtt), MAX_CWND_BYTES);
+    }
+
+    /// Whether slow start has ended after a round of so many packets, half of them lost.
+    fn has_ended(packets: u32, has_train: bool) -> bool {
+        let (mut cwnd, mut rtt, mut rate) = (Cwnd::new(at(0)), Rtt::default(), DeliveryRate::default());
+        rtt.note(at(0), RTT);
+        cwnd.note_use(INITIAL_CWND_BYTES as u64, &rate, &rtt);
+        (0..packets).for_each(|number| cwnd.on_packet(number % 2 == 0));
+        cwnd.on_rtt(RTT);
+        cwnd.end_round(at(10), &mut rtt, &mut rate, has_train);
+        cwnd.end_round(at(50), &mut rtt, &mut rate, false);
+        !cwnd.in_slow_start()
+    }
+
+    #[test]
+    fn slow_start_ends_by_the_loss_of_many_packets_and_by_no_packet_train() {
+        assert_eq!([has_ended(100, false), has_ended(10, false), has_ended(100, true)], [true, false, false]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The RTT of a path, without the delay of reports at the peer.
 
+use super::jitter::Jitter;
 use crate::time::{Duration, Instant};
 
 /// Mean delay of a report at the peer.
@@ -13,6 +14,8 @@ const MIN_TOLERANCE: Duration = Duration::from_micros(300);
 const MAX_HELD: Duration = Duration::from_millis(100);
 /// A report that waits for longer at the peer than this waits for packets that the path delays.
 const MAX_REPORT_DELAY: Duration = Duration::from_millis(8);
+/// Reports that wait for longer at the peer than this, in the mean, wait for packets that the path delays.
+const MIN_REORDERING: Duration = Duration::from_millis(3);
 
 /// RTT estimator.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,11 +27,13 @@ pub(in super::super) struct Rtt {
     min_at: Instant,
     /// Smoothed delay of reports at the peer.
     held: Duration,
+    pub(super) jitter: Jitter,
 }
 
 impl Rtt {
     /// Smoothed RTT and its variation after RFC 6298, section 2; and the minimum.
     pub(super) fn note(&mut self, now: Instant, rtt: Duration) {
+        self.jitter.note(rtt);
         match self.smoothed {
             None => {
                 self.smoothed = Some(rtt);
@@ -50,9 +55,27 @@ impl Rtt {
         self.held = (self.held * 7 + held.min(MAX_HELD)) / 8;
     }
 
+    /// Whether reports wait for late packets.
+    pub(super) fn reorders(&self) -> bool {
+        self.held > MIN_REORDERING
+    }
+
+    /// The jitter of a path that reorders, else zero: without reordering, RTTs differ by the queue.
+    pub(super) fn reordering(&self) -> Duration {
+        if self.reorders() { self.jitter.mean() } else { Duration::ZERO }
+    }
+
     /// Usual delay of a report: longer if the path reorders, since the peer waits for late packets.
     pub(super) fn feedback_delay(&self) -> Duration {
         if self.held > MAX_REPORT_DELAY { self.held } else { FEEDBACK_DELAY }
+    }
+
+    /// Usual time until a packet is reported, without a queue. On a path that reorders, RTTs exceed the minimum by
+    /// more than their mean difference.
+    pub(super) fn unqueued(&self) -> Option<Duration> {
+        let reordering = self.reordering();
+        let delay = if reordering.is_zero() { self.feedback_delay() } else { self.held + reordering * 3 / 2 };
+        Some(self.min? + delay)
     }
 
     pub(in super::super) fn smoothed(&self) -> Duration {

@@ -87,3 +87,15 @@ fn jitter_is_not_loss() {
     assert!(lost(&testbed) - before <= 3, "{} of 7000", lost(&testbed) - before);
     assert!(testbed.sender(0).counts.recent_loss < 0.01, "{}", testbed.sender(0).counts.recent_loss);
 }
+
+#[test]
+fn jitter_is_no_queue() {
+    let mut testbed = Testbed::new(Mode::Aggregate, &[(100.0, 20.0, 0.0)]);
+    let jitter = JitterParams { share: 1.0, most: Duration::from_millis(20) };
+    testbed.links[0].set_jitter(3, "jitter", jitter);
+    testbed.stream(1, 90.0, 8000);
+    testbed.run_until(Instant::from_millis(8000));
+    let delivered = testbed.delivered.iter().filter(|(at, _)| *at >= Instant::from_millis(4000)).count();
+    let mbit_s = delivered as f64 * f64::from(BYTES) * 8.0 / 4e6;
+    assert!(mbit_s > 80.0, "{mbit_s} of 90 Mbit/s");
+}
