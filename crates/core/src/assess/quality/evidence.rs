@@ -27,6 +27,11 @@ pub(super) struct Evidence {
 }
 
 impl Evidence {
+    /// Whether data waits on the path.
+    pub(super) fn is_stall(self) -> bool {
+        matches!(self.sign, Sign::Age | Sign::Rate)
+    }
+
     /// Why the path is left, at this smoothed signal.
     pub(super) fn reason(self, dbm: Option<f64>) -> Reason {
         let Evidence { sign, figure, limit } = self;
