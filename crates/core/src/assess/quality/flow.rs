@@ -103,6 +103,8 @@ pub(super) struct Flow {
     prompt: u32,
     /// Since when the first unacknowledged byte has been waiting at least.
     waiting_since: Option<Instant>,
+    /// Since when something has been waiting and nothing was delivered, not even out of order.
+    quiet_since: Option<Instant>,
     /// Whether something was delivered since it began to carry.
     has_delivered: bool,
     losses: f64,
@@ -137,6 +139,7 @@ impl Flow {
             sent: VecDeque::new(),
             prompt: 0,
             waiting_since: None,
+            quiet_since: None,
             has_delivered: false,
             losses: 0.0,
             deliveries: 0.0,
@@ -172,6 +175,7 @@ impl Flow {
         let kept = 1.0 - share(now.since(before), LOSS_S);
         self.losses = self.losses * kept + f64::from(losses);
         self.deliveries = self.deliveries * kept + f64::from(delivered);
+        self.quiet_since = self.quiet_since.filter(|_| delivered == 0).or(Some(now)).filter(|_| transport.unacked > 0);
         if transport.unacked > 0 || delivered > 0 {
             self.follow_window(now, transport);
         }
@@ -346,7 +350,7 @@ impl Flow {
         let Transport { rtt, rttvar, unacked, .. } = self.last;
         let delayed_ms = if unacked < 2 { DELAYED_ACK_MS } else { 0.0 };
         let limit = (ms(rtt) + DEVIATIONS * ms(rttvar) + delayed_ms + QUIET_MS).max(self.age_limit_ms(limits));
-        let figure = self.waiting_since.map_or(0.0, |since| ms(now.since(since)));
+        let figure = self.quiet_since.map_or(0.0, |since| ms(now.since(since)));
         (!limits.needs_signal && figure > limit).then_some(Evidence { sign: Sign::Age, figure, limit })
     }
 
