@@ -174,13 +174,13 @@ impl Adaptive {
         }
     }
 
-    /// The state of a path that is not to carry: one that answers is in reserve, and one that does not is opened again
-    /// as soon as its subflow is closed, since its handshake shows when it does.
-    fn reserve(&self, place: usize, path: &PathInput) -> PathState {
+    /// The state of a path that is not to carry. One that only its answers tell of is in reserve when it answers, and is opened
+    /// again as soon as its stalled subflow is closed, since its handshake shows when it does.
+    fn reserve(&self, place: usize, path: &PathInput, state: PathState) -> PathState {
         match self.tracks.get(place).filter(|track| track.is_alone) {
             Some(_) if path.belief == Belief::Fading => PathState::Backup,
             Some(track) if path.belief == Belief::Stalled && track.reopens => PathState::Backup,
-            _ => fallback_state(path),
+            _ => state,
         }
     }
 
@@ -314,12 +314,14 @@ impl Allocator for Adaptive {
         let wanted = if self.shares { self.all.allocate(paths) } else { self.one.allocate(&self.ranked(paths)) };
         let is_any_good = paths.iter().any(|path| path.belief == Belief::Good);
         if !is_any_good && let Some(first) = self.next_turn(paths) {
-            let state = |(place, path)| if place == first { PathState::Active } else { self.reserve(place, path) };
+            let state = |(place, path)| {
+                if place == first { PathState::Active } else { self.reserve(place, path, fallback_state(path)) }
+            };
             return paths.iter().enumerate().map(state).collect();
         }
         self.turn = None;
         let state = |(place, (path, state)): (usize, (&PathInput, &PathState))| match *state {
-            PathState::Closed => self.reserve(place, path),
+            PathState::Closed => self.reserve(place, path, PathState::Closed),
             state if is_dead_reserve(paths, path, state) => PathState::Closed,
             state => state,
         };

@@ -29,7 +29,7 @@ use crate::path::{Rat, Sample, SampleKind, Transport};
 use crate::time::{Duration, Instant};
 use averages::Balance;
 use echo::EchoSign;
-use evidence::{Evidence, Left};
+use evidence::{Evidence, Left, Sign};
 use flow::{Flow, Limits};
 
 mod averages;
@@ -156,7 +156,7 @@ impl Quality {
         self.is_bulk = is_bulk;
         self.forecast.set_cautious(is_cautious);
         if is_new || (delivered && !evidence.is_some_and(Evidence::is_stall)) {
-            self.on_answer();
+            self.on_answer(is_new);
         }
         match evidence {
             Some(_) if self.handover.lasts(now) => {}
@@ -168,10 +168,11 @@ impl Quality {
         }
     }
 
-    /// A path whose data waited answers: another subflow is open, or data is acknowledged. Of a path with a signal that tells
-    /// when it may be entered, the signal tells.
-    fn on_answer(&mut self) {
-        let Some(left) = self.left.as_mut().filter(|left| left.stalled && !self.needs_signal) else { return };
+    /// A path whose data waited answers: another subflow is open, or something is delivered, unless it was left because that is too
+    /// little. Where the signal tells when a path may be entered, that tells.
+    fn on_answer(&mut self, is_new: bool) {
+        let waits = |left: &&mut Left| left.stalled && (is_new || !left.starved);
+        let Some(left) = self.left.as_mut().filter(waits).filter(|_| !self.needs_signal) else { return };
         left.stalled = false;
         self.set(Belief::Fading, Reason::plain("quality.answer", "it did not answer, and does again"));
     }
@@ -219,6 +220,9 @@ impl Quality {
             Some(left) if !stalled || left.stalled => return,
             Some(left) => left.stalled = true,
             None => self.leave(now, stalled),
+        }
+        if let Some(left) = &mut self.left {
+            left.starved = evidence.sign == Sign::Rate;
         }
         let belief = if stalled { Belief::Stalled } else { Belief::Fading };
         self.set(belief, evidence.reason(self.forecast.dbm()));

@@ -162,8 +162,9 @@ impl Flow {
     /// Processes the statistics; returns whether something was delivered.
     pub(super) fn observe(&mut self, now: Instant, transport: &Transport) -> bool {
         let is_behind = (transport.delivered.wrapping_sub(self.last.delivered) as i32) < 0;
-        let is_fresh = transport.bytes_acked == 0 && now.since(self.observed) > GAP;
-        self.is_new = is_behind || is_fresh || transport.bytes_acked < self.last.bytes_acked;
+        let is_fresh = transport.bytes_acked == 0 && transport.delivered == self.last.delivered;
+        let is_after_gap = is_fresh && now.since(self.observed) > GAP;
+        self.is_new = is_behind || is_after_gap || transport.bytes_acked < self.last.bytes_acked;
         if self.is_new {
             self.replace(now, transport);
             return false;
