@@ -341,7 +341,7 @@ impl Allocator for Adaptive {
         if let Some(reason) = announced.filter(|_| !self.shares) {
             return Some(reason);
         }
-        if self.tracks.iter_mut().fold(false, |any, track| track.follow_closing(now) || any) {
+        if self.tracks.iter_mut().filter_map(|track| track.follow_closing(now).then_some(())).count() > 0 {
             return Some(Reason::plain(
                 "adaptive.reserve",
                 "the subflow on which data waited is closed, another is opened",
