@@ -185,6 +185,39 @@ fn a_path_that_stalls_is_closed_before_its_messages_are_late() -> Result<(), Box
     Ok(())
 }
 
+/// Every three seconds `a` stalls for 1 s, and `b` for as long, 0.6 s later. With all sent twice 15 messages of each round are
+/// later than 200 ms; with a switch to a path that has to be opened first, 36.
+#[test]
+fn while_two_paths_stall_in_turn_the_first_that_answers_carries_at_once() -> Result<(), Box<dyn Error>> {
+    let stalls = |from_s: f64| {
+        let row = |(round, step): (u32, u32)| {
+            let t_s = 5.0 + 3.0 * f64::from(round) + from_s + f64::from(step) / 100.0;
+            let delay_ms = if step < 100 { 25.0 + 1000.0 - 10.0 * f64::from(step) } else { 25.0 };
+            format!("{t_s},{delay_ms},-60\n")
+        };
+        let rows = (0..38).flat_map(|round| (0..=100).map(move |step| (round, step))).map(row);
+        format!("t_s,delay_ms,rssi_dbm\n0,25,-60\n{}", rows.collect::<String>())
+    };
+    let text = "name = \"turns\"\ntitle = \"Stalls in turn\"\nduration_s = 119\n\
+                [vehicle]\nroute = { from_m = [0, 0], to_m = [1500, 0], speed_kmh = 30 }\n\
+                [[cellular]]\nname = \"a\"\nrat = \"lte\"\nrate_mbit_s = 20\ntrace = \"a.csv\"\n\
+                [[cellular]]\nname = \"b\"\nrat = \"lte\"\nrate_mbit_s = 20\ntrace = \"b.csv\"\n\
+                [service]\nmode = \"backup\"\nprefer = [\"a\", \"b\"]\n\
+                [traffic]\nkind = \"messages\"\nsize_bytes = 1000\nevery_ms = 20\n";
+    let mut scenario = Scenario::parse(text, "turns.toml")?;
+    scenario.resolve(&BTreeMap::from([("a.csv".to_owned(), stalls(0.0)), ("b.csv".to_owned(), stalls(0.6))]))?;
+    let strategy = scenario.strategy("adaptive").ok_or("no such strategy")?;
+    let mut simulation = Simulation::new(&scenario, &strategy, 1, Detail::METRICS)?;
+    simulation.run_until(Instant::from_secs_f64(scenario.duration_s));
+    let run = simulation.finish();
+    let is_late = |message: &&crosslane_sim::record::rows::MessageRow| {
+        message.received_ns.is_none_or(|received| received - message.sent_ns > 200_000_000)
+    };
+    let late = run.messages.iter().filter(is_late).count();
+    assert!(late <= 24 * 38 && worst_ms(&run) < 600.0, "{late} late, {} ms", worst_ms(&run));
+    Ok(())
+}
+
 /// The path of the first subflow in `wifi-pass-by`, where the connection begins at the edge of the access point.
 fn first_path(strategy: &str, over: &str) -> Result<String, Box<dyn Error>> {
     let text = include_str!("../../../scenarios/wifi-pass-by.toml");

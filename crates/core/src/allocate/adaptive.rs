@@ -8,7 +8,11 @@
 //!
 //! While a handover that its modem announced lasts, a path is preferred to no good one.
 //!
-//! If no path is good, each carries in turn, first the one that was left the longest time ago, until
+//! If no path is good and of none a signal tells when it recovers, the one that carries goes on until it stalls. Then one takes over
+//! that answers: each is opened again as soon as its stalled subflow is closed, and its handshake is an answer. Until one answers
+//! nothing is closed: a path that is being opened carries nothing.
+//!
+//! If no path is good and a signal tells of some, each carries in turn, first the one that was left the longest time ago, until
 //! one proves to be good. One that carries precedes paths whose signal is too low, if it is only late, or if
 //! none was received over them for a while.
 //! Paths over one radio count as one: the strongest.
@@ -37,6 +41,8 @@ const TURN: Duration = Duration::from_millis(300);
 const FIRST_TURN: Duration = Duration::from_millis(500);
 /// A path whose last signal is older than this is out of reach.
 const SILENCE: Duration = Duration::from_secs(1);
+/// A path has no subflow any more if none was observed for this long: two sampling intervals, and some time.
+const GONE: Duration = Duration::from_millis(25);
 /// A path that was left is preferred again after this time; it doubles with each return that
 /// lasts less than [`SHORT_RETURN`], at most so often.
 const HOLD_DOWN: Duration = Duration::from_secs(60);
@@ -83,6 +89,12 @@ struct Track {
     /// Whether its signal tells when it may be entered, and when there last was one.
     needs_signal: bool,
     signal_at: Option<Instant>,
+    /// Whether it shares no radio, and only its answers tell how it is.
+    is_alone: bool,
+    /// When there last was a subflow over it, while the one on which data waits is to be closed.
+    closing: Option<Instant>,
+    /// Whether that is done, and another is to be opened.
+    reopens: bool,
     /// When it was left; it is not preferred for a while.
     left: Option<Instant>,
     doublings: u32,
@@ -106,6 +118,18 @@ impl Track {
         if is_active {
             self.carried = now;
         }
+        self.is_alone = path.input.radio.is_none() && !self.needs_signal;
+        let is_stalled = self.is_alone && path.input.belief == Belief::Stalled;
+        let is_closing = is_stalled && !self.reopens && path.input.was == PathState::Closed;
+        self.closing = is_closing.then(|| path.latest.transport.map_or(Instant::ZERO, |(at, _)| at));
+        self.reopens &= is_stalled;
+    }
+
+    /// Notes that the subflow on which data waited is closed; returns whether that is new.
+    fn follow_closing(&mut self, now: Instant) -> bool {
+        let is_gone = self.closing.is_some_and(|seen| now >= seen + GONE);
+        self.reopens |= is_gone;
+        is_gone
     }
 
     /// Whether its roadside unit or access point is out of reach.
@@ -150,6 +174,16 @@ impl Adaptive {
         }
     }
 
+    /// The state of a path that is not to carry. One that only its answers tell of is in reserve when it answers, and is opened
+    /// again as soon as its stalled subflow is closed, since its handshake shows when it does.
+    fn reserve(&self, place: usize, path: &PathInput, state: PathState) -> PathState {
+        match self.tracks.get(place).filter(|track| track.is_alone) {
+            Some(_) if path.belief == Belief::Fading => PathState::Backup,
+            Some(track) if path.belief == Belief::Stalled && track.reopens => PathState::Backup,
+            _ => state,
+        }
+    }
+
     /// Whether every good path is to carry.
     fn is_to_share(&mut self, now: Instant, paths: &[PathSupply]) -> bool {
         let active = || paths.iter().filter(|path| path.input.was == PathState::Active).map(|path| path.latest);
@@ -172,6 +206,11 @@ impl Adaptive {
             return None;
         }
         let is_fading = |place: usize| paths[place].belief == Belief::Fading;
+        let carries = usable().find(|place| paths[*place].was == PathState::Active);
+        if usable().all(|place| track(place).is_alone) {
+            self.turn = None;
+            return usable().min_by_key(|place| (!is_fading(*place), Some(*place) != carries, paths[*place].rank));
+        }
         if let Some(Turn { place, until, delivers }) = self.turn
             && self.now < until
             && usable().any(|other| other == place)
@@ -184,7 +223,6 @@ impl Adaptive {
             false => track(other).is_silent(self.now) && !track(place).needs_signal,
         };
         let is_best = |place: &usize| usable().all(|other| other == *place || is_behind(other, *place));
-        let carries = usable().find(|place| paths[*place].was == PathState::Active);
         let present = carries.filter(|place| self.turn.is_none() && is_best(place));
         let longest_ago = || usable().min_by_key(|place| (track(*place).carried, paths[*place].rank));
         let place = present.or_else(longest_ago)?;
@@ -276,14 +314,18 @@ impl Allocator for Adaptive {
         let wanted = if self.shares { self.all.allocate(paths) } else { self.one.allocate(&self.ranked(paths)) };
         let is_any_good = paths.iter().any(|path| path.belief == Belief::Good);
         if !is_any_good && let Some(first) = self.next_turn(paths) {
-            let state = |(place, path)| if place == first { PathState::Active } else { fallback_state(path) };
+            let state = |(place, path)| {
+                if place == first { PathState::Active } else { self.reserve(place, path, fallback_state(path)) }
+            };
             return paths.iter().enumerate().map(state).collect();
         }
         self.turn = None;
-        let states = paths.iter().zip(wanted.states());
-        states
-            .map(|(path, state)| if is_dead_reserve(paths, path, *state) { PathState::Closed } else { *state })
-            .collect()
+        let state = |(place, (path, state)): (usize, (&PathInput, &PathState))| match *state {
+            PathState::Closed => self.reserve(place, path, PathState::Closed),
+            state if is_dead_reserve(paths, path, state) => PathState::Closed,
+            state => state,
+        };
+        paths.iter().zip(wanted.states()).enumerate().map(state).collect()
     }
 
     fn review(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Reason> {
@@ -298,6 +340,12 @@ impl Allocator for Adaptive {
         }
         if let Some(reason) = announced.filter(|_| !self.shares) {
             return Some(reason);
+        }
+        if self.tracks.iter_mut().filter_map(|track| track.follow_closing(now).then_some(())).count() > 0 {
+            return Some(Reason::plain(
+                "adaptive.reserve",
+                "the subflow on which data waited is closed, another is opened",
+            ));
         }
         if self.turn.is_some_and(|turn| now >= turn.until) && paths.len() > 1 {
             return Some(Reason::plain("adaptive.turn", "no path is good, the next is tried"));
@@ -319,8 +367,17 @@ impl Allocator for Adaptive {
         let alone = self.full.last().filter(|_| self.shares).map(|last| last + NOT_FULL);
         let turn = self.turn.map(|turn| turn.until);
         let held = self.tracks.iter().filter_map(Track::held_until);
+        let gone = self.tracks.iter().filter_map(|track| track.closing).map(|seen| seen + GONE);
         let handovers = self.tracks.iter().filter_map(|track| track.handover.until());
-        radio.into_iter().chain(alone).chain(turn).chain(held).chain(handovers).filter(|at| *at > self.now).min()
+        radio
+            .into_iter()
+            .chain(alone)
+            .chain(turn)
+            .chain(held)
+            .chain(gone)
+            .chain(handovers)
+            .filter(|at| *at > self.now)
+            .min()
     }
 }
 

@@ -54,6 +54,8 @@ const ALARM_MEMORY: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, Default)]
 pub struct Silence {
     params: Params,
+    /// Whether data that stays unacknowledged raises an alarm.
+    judges_unacked: bool,
     last_cam: Option<Instant>,
     intervals: VecDeque<Duration>,
     stalls: Stalls,
@@ -98,7 +100,13 @@ impl Raised {
 impl Silence {
     /// An assessor without samples.
     pub fn new(params: Params) -> Silence {
-        Silence { params, wait: FIRST_WAIT, ..Silence::default() }
+        Silence { params, judges_unacked: true, wait: FIRST_WAIT, ..Silence::default() }
+    }
+
+    /// The same, but another assessor judges what is unacknowledged.
+    #[must_use]
+    pub fn without_unacked(self) -> Silence {
+        Silence { judges_unacked: false, ..self }
     }
 
     fn on_cam(&mut self, now: Instant) {
@@ -132,7 +140,7 @@ impl Silence {
         match self.stalls.watch(now, transport, margin) {
             Some(Verdict::Alive(peer, sent)) => self.on_delivery(now, peer, sent),
             Some(Verdict::Stalled { waited, timeout, timed_out })
-                if self.raised.is_none_or(|raised| raised.kind == AlarmKind::CamSilence) =>
+                if self.judges_unacked && self.raised.is_none_or(|raised| raised.kind == AlarmKind::CamSilence) =>
             {
                 self.raise_stalled(now, transport.unacked, waited, timeout, timed_out);
             }

@@ -27,11 +27,10 @@ impl Strategy for Params {
         let late = Duration::from_millis(self.late_ms.into());
         // Missing CAMs of a path that carries say less than what it delivers.
         let silence = silence::Params { cam_periods: 0, ..silence::Params::default() };
-        vec![
-            Box::new(Quality::new(path.rat, late)),
-            Box::new(silence::Silence::new(silence)),
-            Box::new(Throttled::new(path.rat)),
-        ]
+        let silence = silence::Silence::new(silence);
+        // It distrusts a path for seconds after an alarm; over cellular networks each answer tells more.
+        let silence = if path.rat.needs_signal() { silence } else { silence.without_unacked() };
+        vec![Box::new(Quality::new(path.rat, late)), Box::new(silence), Box::new(Throttled::new(path.rat))]
     }
 
     fn uses_echoes(&self) -> bool {

@@ -98,7 +98,7 @@ fn a_path_that_was_left_is_preferred_again_only_after_a_hold_down() {
 #[test]
 fn while_a_handover_that_its_modem_announced_lasts_another_path_carries() {
     for (other, during, after) in
-        [(Belief::Good, [Backup, Active], [Active, Backup]), (Belief::Fading, [Active, Closed], [Active, Closed])]
+        [(Belief::Good, [Backup, Active], [Active, Backup]), (Belief::Fading, [Active, Backup], [Active, Backup])]
     {
         let (mut adaptive, mut was) = (Adaptive::new(PARAMS), [Closed; 2]);
         let mut handover = None;
@@ -154,7 +154,60 @@ fn a_path_that_is_only_late_carries_on_beside_one_of_low_signal_until_it_stalls_
     for (at_ms, belief) in [(0, Good), (1000, Good), (1010, Fading)] {
         advance(&mut adaptive, &mut was, at_ms, Rat::Lte, [Fading, belief]);
     }
-    assert_eq!(was, [Active, Backup], "no signal says that the other is worse");
+    assert_eq!(was, [Backup, Active], "nothing says that the other is better");
+}
+
+#[test]
+fn if_no_cellular_path_is_good_the_one_that_carries_goes_on_until_another_answers() {
+    use Belief::{Fading, Good, Stalled};
+    let (mut adaptive, mut was) = (Adaptive::new(PARAMS), [Closed; 2]);
+    let mut at = |at_ms, beliefs| {
+        let rule = advance(&mut adaptive, &mut was, at_ms, Rat::Lte, beliefs);
+        (was, rule)
+    };
+    at(0, [Fading, Good]);
+    assert_eq!(at(1000, [Fading, Fading]), ([Backup, Active], None));
+    assert_eq!(at(3000, [Fading, Fading]), ([Backup, Active], None), "it is not the other's turn");
+    assert_eq!(at(3010, [Fading, Stalled]), ([Active, Backup], Some("adaptive.reserve")));
+    assert_eq!(at(3200, [Stalled, Stalled]), ([Active, Backup], None), "nothing is closed while none answers");
+    assert_eq!(at(9000, [Stalled, Stalled]), ([Active, Backup], None));
+    assert_eq!(at(9010, [Stalled, Fading]).0, [Backup, Active], "it answers");
+}
+
+#[test]
+fn a_path_is_opened_again_as_soon_as_the_subflow_on_which_data_waited_is_closed() {
+    use Belief::{Good, Stalled};
+    let (mut adaptive, mut was) = (Adaptive::new(PARAMS), [Active, Backup]);
+    let mut at = |at_ms, seen_ms| {
+        let transport = Some((Instant::from_millis(seen_ms), Transport::IDLE));
+        let latest = [Latest { transport, ..Latest::default() }, Latest::default()];
+        let belief = if at_ms < 1000 { Good } else { Stalled };
+        let input = |place: usize, was: &[PathState; 2]| PathInput {
+            belief: [belief, Good][place],
+            was: was[place],
+            rank: place as u8,
+            radio: None,
+        };
+        for _ in 0..2 {
+            let wanted = adaptive.allocate(&[input(0, &was), input(1, &was)]);
+            was.copy_from_slice(wanted.states());
+            let supply = |place: usize| PathSupply {
+                input: input(place, &was),
+                rat: Rat::Lte,
+                unit_cost: 0.0,
+                history: None,
+                latest: &latest[place],
+            };
+            adaptive.review(Instant::from_millis(at_ms), &[supply(0), supply(1)]);
+        }
+        (was, adaptive.next_wakeup().map(Instant::as_secs_f64))
+    };
+    assert_eq!(at(990, 990).0, [Active, Backup]);
+    assert_eq!(at(1000, 1000), ([Closed, Active], Some(1.025)));
+    assert_eq!(at(1500, 1500).0, [Closed, Active], "it is not closed yet");
+    assert_eq!(at(1524, 1500).0, [Closed, Active]);
+    assert_eq!(at(1525, 1500).0, [Backup, Active]);
+    assert_eq!(at(1600, 1600).0, [Backup, Active], "the new subflow stays");
 }
 
 #[test]

@@ -27,6 +27,11 @@ pub(super) struct Evidence {
 }
 
 impl Evidence {
+    /// Whether data waits on the path.
+    pub(super) fn is_stall(self) -> bool {
+        matches!(self.sign, Sign::Age | Sign::Rate)
+    }
+
     /// Why the path is left, at this smoothed signal.
     pub(super) fn reason(self, dbm: Option<f64>) -> Reason {
         let Evidence { sign, figure, limit } = self;
@@ -69,13 +74,15 @@ pub(super) struct Left {
     pub(super) by_signal: bool,
     /// Whether data waits on it.
     pub(super) stalled: bool,
+    /// Whether less was delivered than is offered.
+    pub(super) starved: bool,
     /// Whether echo requests were late, or nothing was received.
     pub(super) by_echo: bool,
 }
 
 impl Left {
     pub(super) fn new(at: Instant, by_signal: bool, stalled: bool) -> Left {
-        Left { at, by_signal, stalled, by_echo: false }
+        Left { at, by_signal, stalled, starved: false, by_echo: false }
     }
 
     pub(super) fn by_echo(at: Instant) -> Left {

@@ -56,6 +56,13 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 const BULK_SHARES: [f64; 2] = [0.5, 0.1];
 const INITIAL_WINDOW: u32 = 10;
 const BULK_S: f64 = 0.2;
+/// A byte that is unacknowledged for so many times as long as a message may take waits for too long, whatever the RTTs were.
+const LATEST: f64 = 2.0;
+/// Nothing is acknowledged while the window is full for so much longer than the retransmission timeout explains (RFC 6298,
+/// without its minimum), in ms.
+const QUIET_MS: f64 = 20.0;
+/// A subflow of which nothing was seen for longer has been replaced, if it has delivered nothing.
+const GAP: Duration = Duration::from_millis(50);
 /// For so long more must wait than the path takes while it delivers less than this share of what is offered.
 const STARVED: Duration = Duration::from_millis(200);
 const STARVED_SHARE: f64 = 0.9;
@@ -64,10 +71,22 @@ const MAX_PAUSE: Duration = Duration::from_millis(100);
 /// Maximum number of sending times remembered; later ones are not.
 const MAX_SENT: usize = 64;
 
+/// What evidence is compared with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// A message is late after this time, in ms.
+    pub(super) late_ms: f64,
+    /// Whether the signal tells when the path may be entered. Else a path that is left wrongly costs more: until it is open
+    /// again there is no reserve.
+    pub(super) needs_signal: bool,
+}
+
 /// One subflow.
 #[derive(Clone, Debug)]
 pub(super) struct Flow {
     pub(super) observed: Instant,
+    /// Whether the last sample was the first one of a subflow that took the place of another.
+    is_new: bool,
     last: Transport,
     /// Time of the last RTT sample, and their number up to [`FIRST_SAMPLES`].
     sampled: Instant,
@@ -84,6 +103,8 @@ pub(super) struct Flow {
     prompt: u32,
     /// Since when the first unacknowledged byte has been waiting at least.
     waiting_since: Option<Instant>,
+    /// Since when something has been waiting and nothing was delivered, not even out of order.
+    quiet_since: Option<Instant>,
     /// Whether something was delivered since it began to carry.
     has_delivered: bool,
     losses: f64,
@@ -107,6 +128,7 @@ impl Flow {
     pub(super) fn new(now: Instant, transport: &Transport, is_bulk: bool) -> Flow {
         Flow {
             observed: now,
+            is_new: false,
             last: *transport,
             sampled: now,
             samples: 0,
@@ -117,6 +139,7 @@ impl Flow {
             sent: VecDeque::new(),
             prompt: 0,
             waiting_since: None,
+            quiet_since: None,
             has_delivered: false,
             losses: 0.0,
             deliveries: 0.0,
@@ -132,14 +155,17 @@ impl Flow {
 
     /// Another subflow has taken the place of this one: what is known of its RTT remains.
     fn replace(&mut self, now: Instant, transport: &Transport) {
-        let Flow { least_ms, span, usual, samples, full, is_bulk, offered, .. } = *self;
-        *self = Flow { least_ms, span, usual, samples, full, offered, ..Flow::new(now, transport, is_bulk) };
+        let Flow { is_new, least_ms, span, usual, samples, full, is_bulk, offered, .. } = *self;
+        *self = Flow { is_new, least_ms, span, usual, samples, full, offered, ..Flow::new(now, transport, is_bulk) };
     }
 
     /// Processes the statistics; returns whether something was delivered.
     pub(super) fn observe(&mut self, now: Instant, transport: &Transport) -> bool {
         let is_behind = (transport.delivered.wrapping_sub(self.last.delivered) as i32) < 0;
-        if is_behind || transport.bytes_acked < self.last.bytes_acked {
+        let is_fresh = transport.bytes_acked == 0 && transport.delivered == self.last.delivered;
+        let is_after_gap = is_fresh && now.since(self.observed) > GAP;
+        self.is_new = is_behind || is_after_gap || transport.bytes_acked < self.last.bytes_acked;
+        if self.is_new {
             self.replace(now, transport);
             return false;
         }
@@ -150,6 +176,7 @@ impl Flow {
         let kept = 1.0 - share(now.since(before), LOSS_S);
         self.losses = self.losses * kept + f64::from(losses);
         self.deliveries = self.deliveries * kept + f64::from(delivered);
+        self.quiet_since = self.quiet_since.filter(|_| delivered == 0).or(Some(now)).filter(|_| transport.unacked > 0);
         if transport.unacked > 0 || delivered > 0 {
             self.follow_window(now, transport);
         }
@@ -168,6 +195,11 @@ impl Flow {
             self.prompt = 0;
         }
         delivered > 0
+    }
+
+    /// Whether the last sample was the first one of a subflow that took the place of another.
+    pub(super) fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// Bytes that have arrived over the subflow, and that were delivered over it, since it was last observed.
@@ -294,12 +326,14 @@ impl Flow {
     /// The age that the RTTs explain, in ms: that at which they usually end, and less if the
     /// message would be late then. The first acknowledgement may be delayed: it is awaited for
     /// up to two RTTs.
-    fn age_limit_ms(&self, late_ms: f64) -> f64 {
+    fn age_limit_ms(&self, Limits { late_ms, needs_signal }: Limits) -> f64 {
         let least = self.least();
-        let tight_ms = self.usual.end(FEW_DEVIATIONS).max(NOTICE_MS);
+        let deviations = if needs_signal { FEW_DEVIATIONS } else { DEVIATIONS };
+        let tight_ms = self.usual.end(deviations).max(NOTICE_MS);
         let usual_ms = self.usual.end(DEVIATIONS).max(tight_ms);
         let first_ms = if self.has_delivered { 0.0 } else { least.min(NOTICE_MS + DELAYED_ACK_MS) };
-        least + (late_ms - RESCUE_MS - least).clamp(tight_ms, usual_ms).max(first_ms)
+        let limit_ms = (late_ms - RESCUE_MS - least).clamp(tight_ms, usual_ms).min(LATEST * late_ms - least);
+        least + limit_ms.max(first_ms).max(NOTICE_MS)
     }
 
     /// Whether another path can still deliver in time what is late over this one.
@@ -312,17 +346,30 @@ impl Flow {
         (UNUSUAL * self.usual.end(DEVIATIONS)).max((late_ms - NOTICE_MS) / RTTS_OF_A_LOSS).max(1.0)
     }
 
+    /// Nothing is acknowledged, however much waits.
+    fn quiet(&self, now: Instant, limits: Limits) -> Option<Evidence> {
+        let Transport { rtt, rttvar, unacked, .. } = self.last;
+        let delayed_ms = if unacked < 2 { DELAYED_ACK_MS } else { 0.0 };
+        let limit = (ms(rtt) + DEVIATIONS * ms(rttvar) + delayed_ms + QUIET_MS).max(self.age_limit_ms(limits));
+        let figure = self.quiet_since.map_or(0.0, |since| ms(now.since(since)));
+        (!limits.needs_signal && figure > limit).then_some(Evidence { sign: Sign::Age, figure, limit })
+    }
+
     /// What says that the path delivers late.
-    pub(super) fn evidence(&self, now: Instant, late_ms: f64) -> Option<Evidence> {
+    pub(super) fn evidence(&self, now: Instant, limits: Limits) -> Option<Evidence> {
+        let late_ms = limits.late_ms;
         let exceeds = |sign, figure, limit| (figure > limit).then_some(Evidence { sign, figure, limit });
         let recent = self.recent.unwrap_or_default();
         let is_first = !self.has_delivered && !self.last.backup;
-        let by_age = || exceeds(Sign::Age, self.age_ms(now), self.age_limit_ms(late_ms));
+        // A message has arrived when half of the RTT is left.
+        let one_way_ms = self.least() / 2.0;
+        let by_age = || exceeds(Sign::Age, self.age_ms(now), self.age_limit_ms(limits));
         if self.is_bulk || self.is_full {
-            return self.shortfall().or_else(|| by_age().filter(|_| is_first));
+            let first = || by_age().filter(|_| is_first);
+            return self.shortfall().or_else(first).or_else(|| self.quiet(now, limits));
         }
         by_age()
-            .or_else(|| exceeds(Sign::Rtt, recent.mean, late_ms - self.least()).filter(|_| self.least() < late_ms))
+            .or_else(|| exceeds(Sign::Rtt, recent.mean, late_ms - one_way_ms).filter(|_| one_way_ms < late_ms))
             .or_else(|| exceeds(Sign::Rtt, recent.end(DEVIATIONS), self.rtt_limit_ms(late_ms)))
             .or_else(|| {
                 let share = self.losses / (self.deliveries + self.losses).max(1.0);

@@ -1,6 +1,7 @@
 use super::*;
 use crate::path::{PathId, Signal};
 
+mod answers;
 mod echo;
 mod returns;
 

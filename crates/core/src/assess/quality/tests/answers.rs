@@ -1,0 +1,61 @@
+//! A cellular path that does not answer, and does again.
+
+use super::*;
+
+/// A path over which messages were delivered, and one then waited for 150 ms.
+fn silent() -> Drive {
+    let mut drive = Drive::new(Rat::Lte, 100);
+    drive.messages(5000, 20);
+    drive.sent += 1;
+    (0..15).for_each(|_| drive.step(1));
+    assert_eq!(drive.is(), (Belief::Stalled, "quality.age"));
+    drive
+}
+
+#[test]
+fn another_subflow_that_is_open_is_an_answer_and_its_own_silence_a_sign_again() {
+    let mut drive = silent();
+    (drive.transport.delivered, drive.transport.bytes_acked, drive.sent) = (0, 0, 0);
+    drive.step(0);
+    assert_eq!(drive.is(), (Belief::Fading, "quality.answer"));
+    drive.sent += 1;
+    (0..15).for_each(|_| drive.step(1));
+    assert_eq!(drive.is(), (Belief::Stalled, "quality.age"));
+    // One that delivered nothing either is known by the time without any.
+    drive.now = drive.now + Duration::from_millis(100);
+    drive.step(0);
+    assert_eq!(drive.is(), (Belief::Fading, "quality.answer"));
+}
+
+#[test]
+fn what_waited_and_is_acknowledged_is_an_answer() {
+    let mut drive = silent();
+    drive.transport.delivered = drive.sent;
+    drive.transport.bytes_acked += 1000;
+    drive.step(0);
+    assert_eq!(drive.is(), (Belief::Fading, "quality.answer"));
+}
+
+#[test]
+fn nothing_acknowledged_is_a_sign_though_the_window_is_full() {
+    let mut drive = Drive::new(Rat::Lte, 100);
+    for _ in 0..50 {
+        drive.transport.delivered += 10;
+        drive.transport.bytes_acked += 10_000;
+        drive.step(40);
+    }
+    assert_eq!(drive.is().0, Belief::Good);
+    (0..8).for_each(|_| drive.step(40));
+    assert_eq!(drive.is(), (Belief::Stalled, "quality.age"));
+}
+
+#[test]
+fn a_byte_that_waits_for_twice_as_long_as_a_message_may_take_is_a_sign_whatever_the_rtts_were() {
+    let mut drive = Drive::new(Rat::Lte, 100);
+    for rtt_ms in [50, 400, 80, 300].into_iter().cycle().take(400) {
+        drive.messages(20, rtt_ms);
+    }
+    drive.sent += 1;
+    (0..22).for_each(|_| drive.step(1));
+    assert_eq!(drive.is(), (Belief::Stalled, "quality.age"));
+}
