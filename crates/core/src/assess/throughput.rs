@@ -17,6 +17,10 @@ use super::{Assessor, Belief, EXPIRY, Reason, check_is_due, push_recent};
 use crate::path::{Sample, SampleKind, Transport};
 use crate::time::{Duration, Instant};
 
+mod prediction;
+
+pub use prediction::Prediction;
+
 /// Length of an interval.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Intervals remembered: 40 s.
@@ -88,6 +92,8 @@ pub struct History {
     /// Ratios of what was carried over each of [`HORIZONS`] to the mean rate before, in
     /// rising order.
     ratios: [Vec<f64>; HORIZONS.len()],
+    /// How its next second is predicted.
+    chosen: Option<prediction::Chosen>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -263,6 +269,7 @@ impl History {
             push_recent(&mut self.intervals, INTERVALS, Interval { bytes_s, rtt: present.rtt });
             self.counted = now;
             self.update_ratios();
+            self.choose_method();
         }
         self.present = Some(Present { began: now, bytes: 0, rtt, counts: busy && started, samples: 0, idle: 0 });
     }

@@ -10,6 +10,9 @@ const WINDOW_HORIZONS: f64 = 2.0;
 /// taken off the forecast.
 const CAUTION: f64 = 3.0;
 const MAX_SHORTFALL: f64 = 0.15;
+/// On separate connections the forecast over a horizon up to this, in s, is the rate that history predicts best: what windows
+/// of twice the horizon carried less than a mean that lags says little of it.
+const SOON_S: f64 = 1.0;
 /// Paths that carry this multiple of what is due at the rates observed need no other one, whatever is feared, while at least
 /// so much time is left, in s: a lower rate shows in the mean by then.
 const PLENTY: f64 = 1.2;
@@ -27,6 +30,10 @@ impl Deadline {
     /// Forecast rate over a horizon, in bytes/s. What is unknown of a path is taken
     /// from the others, and what is unknown of all from an assumption.
     pub(super) fn rate(&self, sources: &[Source], source: &Source, horizon_s: f64) -> f64 {
+        let is_soon = self.is_unordered && horizon_s <= SOON_S;
+        if let Some(prediction) = source.history.prediction(horizon_s).filter(|_| is_soon) {
+            return prediction.bytes_s * (1.0 - CAUTION * prediction.shortfall.min(MAX_SHORTFALL));
+        }
         let forecast_ratio =
             |source: &Source| source.history.forecast_ratio(horizon_s * WINDOW_HORIZONS, self.params.confidence);
         let kept = 1.0 - CAUTION * self.shortfall(source);

@@ -6,6 +6,7 @@ pub(crate) fn history(rates: &[f64], count: usize) -> History {
     let intervals = rates.iter().cycle().take(count).map(|&bytes_s| Interval { bytes_s, rtt });
     let mut history = History { intervals: intervals.collect(), rtt, ..History::default() };
     history.update_ratios();
+    history.choose_method();
     history
 }
 
@@ -86,4 +87,25 @@ fn the_best_rate_is_the_greater_of_the_latest_and_the_longer_mean() {
     let mut rising = history(&[0.5e6], 80);
     rising.intervals.extend(history(&[1e6], 20).intervals);
     assert_eq!((rising.mean_rate(10.0), rising.best_rate(10.0)), (Some(0.6e6), Some(1e6)));
+}
+
+/// A rate that rises and falls as a triangle of 30 s is predicted by its trend, and one of chance by its mean.
+#[test]
+fn the_next_second_is_predicted_by_the_method_that_was_least_wrong() {
+    assert_eq!(History::default().prediction(1.0), None);
+    assert_eq!(history(&[1e6], 25).prediction(1.0), None, "no second was compared yet");
+    let constant = history(&[1e6], 100).prediction(1.0).unwrap();
+    assert!((constant.bytes_s - 1e6).abs() < 1.0 && constant.shortfall < 1e-6, "{constant:?}");
+
+    let triangle = |interval: usize| 0.6e6 + 1.1e6 * (interval % 300).min(300 - interval % 300) as f64 / 150.0;
+    let rates: Vec<f64> = (0..400).map(triangle).collect();
+    let steady = history(&rates, 400);
+    let next = (400..410).map(triangle).sum::<f64>() / 10.0;
+    let prediction = steady.prediction(1.0).unwrap();
+    assert!((prediction.bytes_s / next - 1.0).abs() < 0.01 && prediction.shortfall < 0.01, "{prediction:?}, {next}");
+    assert!(steady.mean_rate(1.0).unwrap() > 1.05 * next && steady.shortfall() > 0.05);
+
+    let chance: Vec<f64> = (0..400u32).map(|place| f64::from(place.wrapping_mul(2_654_435_761) >> 16)).collect();
+    let noise = history(&chance, 400);
+    assert_eq!(noise.prediction(1.0).map(|prediction| prediction.bytes_s), noise.mean_rate(1.0));
 }
