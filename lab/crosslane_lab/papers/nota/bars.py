@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from crosslane_lab.papers.nota.cases import Case
 from crosslane_lab.papers.nota.published import Published
 from crosslane_lab.papers.nota.results import DELIVERED_S, EXPENSIVE, MINIMUM, MISSED, OVERHEAD, WRITTEN_S, Results
-from crosslane_lab.render.style import GREEN, GREY, INK, MUTED, OCHRE, PURPLE, RED, SKY, WIDTH_IN, house_style
+from crosslane_lab.render.style import BLUE, GREEN, GREY, INK, MUTED, OCHRE, PURPLE, RED, SKY, WIDTH_IN, house_style
 from crosslane_lab.runs.frame import Spread
 
 COLOURS = {
@@ -20,6 +20,7 @@ COLOURS = {
     "mp-dpa": SKY,
     "mp-dpa-08": OCHRE,
     "deadline-mptcp": GREEN,
+    "deadline": BLUE,
 }
 Value = Callable[[Case, str], Spread | None]
 

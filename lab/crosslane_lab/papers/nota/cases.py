@@ -13,7 +13,7 @@ LIMITS_S = (10.0, 9.0, 8.0, 7.5, 7.0, 6.5, 6.0, 5.5, 5.0)
 SWEPT_S = (10.0, 7.5)
 """Deadlines at which the deadline sensitivity α is swept."""
 ALPHAS = tuple(tenths / 10 for tenths in range(5, 24))
-COMPARED = ("kernel", "kernel-tuned", "single", "mp-dpa", "mp-dpa-08", "deadline-mptcp")
+COMPARED = ("kernel", "kernel-tuned", "single", "mp-dpa", "mp-dpa-08", "deadline-mptcp", "deadline")
 CONGESTIONS = ("bbr", "cubic")
 NAMES = {"narrow": "3.8 + 3.0", "symmetric": "8 + 8", "asymmetric": "4 + 12", "triangular": "stream"}
 """Their names in the page: the rates in Mbit/s."""

@@ -27,7 +27,7 @@ def limits(results: Results) -> Figure:
         for row, base in zip(grid, ("symmetric", "asymmetric"), strict=True):
             cases = [Case(base, d) for d in LIMITS_S]
             for axes, metric in zip(row, (EXPENSIVE, MISSED), strict=True):
-                for strategy in ("single", "kernel", "mp-dpa", "mp-dpa-08", "deadline-mptcp"):
+                for strategy in ("single", "kernel", "mp-dpa", "mp-dpa-08", "deadline-mptcp", "deadline"):
                     _line(
                         axes,
                         LIMITS_S,

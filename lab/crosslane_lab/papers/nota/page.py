@@ -62,7 +62,8 @@ def page(results: Results) -> str:
         stream=tables.roads(results, "stream"),
         unwritten=tables.unwritten(results),
         utilities=tables.utilities(results, "bulk"),
-        ours_on_roads=tables.ours_on_roads(results),
+        over_mptcp_on_roads=tables.worse_on_roads(results, "deadline-mptcp"),
+        ours_on_roads=tables.worse_on_roads(results, "deadline"),
         extra_cases=tables.extra_cases(results),
     )
 
@@ -88,20 +89,20 @@ def _figures(results: Results) -> dict[str, Callable[[], Figure]]:
     for kind in ("bulk", "stream"):
         figures[f"roads-{kind}"] = lambda kind=kind: _roads(results, kind, "")
         figures[f"roads-{kind}-autotuned"] = lambda kind=kind: _roads(results, kind, "autotuned")
-    pairs = [(Case("symmetric", 10), s) for s in ("single", "kernel", "mp-dpa", "deadline-mptcp")]
-    pairs += [(Case("symmetric", 7.5), s) for s in ("mp-dpa", "deadline-mptcp")]
-    over_time = {"symmetric": pairs, "asymmetric": [(Case("asymmetric", 10), s) for _, s in pairs[:4]]}
+    pairs = [(Case("symmetric", 10), s) for s in ("single", "kernel", "mp-dpa", "deadline-mptcp", "deadline")]
+    pairs += [(Case("symmetric", 7.5), s) for s in ("mp-dpa", "deadline-mptcp", "deadline")]
+    over_time = {"symmetric": pairs, "asymmetric": [(Case("asymmetric", 10), s) for _, s in pairs[:5]]}
     over_time["triangular"] = [
-        (Case("triangular", 1), s) for s in ("single", "kernel", "mp-dpa-08", "deadline-mptcp")
+        (Case("triangular", 1), s) for s in ("single", "kernel", "mp-dpa-08", "deadline-mptcp", "deadline")
     ]
-    over_time["triangular"] += [(Case("triangular", 0.8), s) for s in ("mp-dpa-08", "deadline-mptcp")]
+    over_time["triangular"] += [(Case("triangular", 0.8), s) for s in ("mp-dpa-08", "deadline-mptcp", "deadline")]
     for road in ROADS:
         for kind, deadline_s in (("bulk", 60), ("stream", 1)):
             case = Case(f"{road}-{kind}", deadline_s)
-            over_time[case.base] = [(case, s) for s in ("kernel", "mp-dpa-08", "deadline-mptcp")]
+            over_time[case.base] = [(case, s) for s in ("kernel", "mp-dpa-08", "deadline-mptcp", "deadline")]
     for name, shown in over_time.items():
         figures[f"throughput-{name}"] = lambda shown=shown: curves.throughput(results, shown)
-    spread = [*pairs[1:3], pairs[4], *over_time["asymmetric"][1:3]]
+    spread = [*pairs[1:3], pairs[5], *over_time["asymmetric"][1:3]]
     figures["densities"] = lambda: curves.densities(results, spread)
     return figures
 

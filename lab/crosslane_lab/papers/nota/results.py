@@ -21,13 +21,13 @@ DELIVERED_S, WRITTEN_S = "object.completion_s.p50", "object.written_s.p50"
 OVERHEAD = "overhead_share"
 
 RECORDED = {
-    Case("symmetric", 10): ("single", "kernel", "mp-dpa", "deadline-mptcp"),
-    Case("symmetric", 7.5): ("mp-dpa", "deadline-mptcp"),
-    Case("asymmetric", 10): ("single", "kernel", "mp-dpa", "deadline-mptcp"),
-    Case("triangular", 1): ("single", "kernel", "mp-dpa-08", "deadline-mptcp"),
-    Case("triangular", 0.8): ("mp-dpa-08", "deadline-mptcp"),
+    Case("symmetric", 10): ("single", "kernel", "mp-dpa", "deadline-mptcp", "deadline"),
+    Case("symmetric", 7.5): ("mp-dpa", "deadline-mptcp", "deadline"),
+    Case("asymmetric", 10): ("single", "kernel", "mp-dpa", "deadline-mptcp", "deadline"),
+    Case("triangular", 1): ("single", "kernel", "mp-dpa-08", "deadline-mptcp", "deadline"),
+    Case("triangular", 0.8): ("mp-dpa-08", "deadline-mptcp", "deadline"),
 } | {
-    Case(f"{road}-{kind}", deadline): ("kernel", "mp-dpa-08", "deadline-mptcp")
+    Case(f"{road}-{kind}", deadline): ("kernel", "mp-dpa-08", "deadline-mptcp", "deadline")
     for road in ROADS
     for kind, deadline in (("bulk", 60), ("stream", 1))
 }

@@ -54,12 +54,12 @@ def score(results: Results, parts: Mapping[str, Sequence[Published]]) -> str:
     return _table(f"same as published | {' | '.join(of)}", rows)
 
 
-def ours_on_roads(results: Results) -> str:
-    """The number of cases in which `deadline-mptcp` misses more than the kernel's MPTCP on the roads."""
+def worse_on_roads(results: Results, strategy: str) -> str:
+    """The number of cases in which a strategy misses more than the kernel's MPTCP on the roads."""
     parts = []
     for kind, deadlines in (("bulk", BULK_S), ("stream", STREAM_S)):
         cases = [Case(f"{road}-{kind}", deadline_s) for road in ROADS for deadline_s in deadlines]
-        more = sum((_missed(results, case, "deadline-mptcp") > _missed(results, case, "kernel")) for case in cases)
+        more = sum((_missed(results, case, strategy) > _missed(results, case, "kernel")) for case in cases)
         parts.append(f"{more} of {len(cases)} cases of {kind}")
     return " and ".join(parts)
 
@@ -84,8 +84,8 @@ def published_comparison(results: Results, entries: Sequence[Published]) -> str:
 
 
 def strategy_comparison(results: Results, cases: Sequence[Case]) -> str:
-    """The kernel's MPTCP, MP-DPA and our strategy, and the minimum."""
-    strategies = ("kernel", "mp-dpa", "mp-dpa-08", "deadline-mptcp")
+    """The kernel's MPTCP, MP-DPA and our strategies, and the minimum."""
+    strategies = ("kernel", "mp-dpa", "mp-dpa-08", "deadline-mptcp", "deadline")
     head = " | ".join(["case", "minimum", *(f"`{s}`" for s in strategies)])
     rows = []
     for case in cases:
@@ -113,7 +113,7 @@ def alphas(results: Results) -> str:
 def overheads(results: Results) -> str:
     """Figure 6.21: bytes sent in excess of the payload, with all data delivered."""
     rows = []
-    for strategy in ("single", "kernel", "mp-dpa", "mp-dpa-08", "deadline-mptcp"):
+    for strategy in ("single", "kernel", "mp-dpa", "mp-dpa-08", "deadline-mptcp", "deadline"):
         values = published.OVERHEAD.get(strategy)
         theirs = "–" if values is None else _range(*values)
         case = Case("symmetric", 10.0)
@@ -129,7 +129,7 @@ def times(results: Results, cases: Sequence[Case]) -> str:
     )
     rows = []
     for case in cases:
-        for strategy in ("single", "kernel", "mp-dpa", "mp-dpa-08", "deadline-mptcp"):
+        for strategy in ("single", "kernel", "mp-dpa", "mp-dpa-08", "deadline-mptcp", "deadline"):
             figures = (WRITTEN_S, DELIVERED_S, UNWRITTEN, MISSED)
             row = [shown(results.spread(case, strategy, metric), metric) for metric in figures]
             rows.append([_case(case), f"`{strategy}`", *row])
@@ -140,13 +140,13 @@ def roads(results: Results, kind: str) -> str:
     """Tables 6.1 and 6.2: expensive path / missed, published and here, with both send buffers."""
     kernel = published.BULK_KERNEL if kind == "bulk" else published.STREAM_KERNEL
     head = "road, deadline | MPTCP published | 64 MB | autotuned | MP-DPA published | 64 MB | autotuned"
-    head += " | `single` | `deadline-mptcp` | minimum"
+    head += " | `single` | `deadline-mptcp` | `deadline` | minimum"
     rows = []
     for case, road, name, (share, missed, _) in _on_roads(kind):
         of_kernel, of_mp_dpa = (f"{_figure(s, '%')} / {_figure(missed, '%')}" for s in (kernel[road], share))
         ours = [_pair(results, of, strategy) for strategy in ("kernel", "mp-dpa-08") for of in _buffers(case)]
         row = [name, of_kernel, *ours[:2], of_mp_dpa, *ours[2:]]
-        row += [_pair(results, case, "single"), _pair(results, case, "deadline-mptcp")]
+        row += [_pair(results, case, strategy) for strategy in ("single", "deadline-mptcp", "deadline")]
         rows.append([*row, shown(results.spread(case, "kernel", MINIMUM), MINIMUM, spread=False)])
     return _table(head, rows)
 
@@ -163,10 +163,11 @@ def unwritten(results: Results) -> str:
 
 def utilities(results: Results, kind: str) -> str:
     """µ₁ and µ₂ by road and deadline (6.43, 6.44, 6.54, 6.55), and the overhead relative to MPTCP."""
-    head = "road, deadline | excess bytes: published | here | `mp-dpa-08` µ₁ | µ₂ | `deadline-mptcp` µ₁ | µ₂"
+    strategies = ("mp-dpa-08", "deadline-mptcp", "deadline")
+    head = " | ".join(["road, deadline | excess bytes: published | here", *(f"`{s}` µ₁ | µ₂" for s in strategies)])
     rows = []
     for case, _, name, (_, _, excess) in _on_roads(kind):
-        mu = [results.mu(case, strategy, w) for strategy in ("mp-dpa-08", "deadline-mptcp") for w in (MU1, MU2)]
+        mu = [results.mu(case, strategy, w) for strategy in strategies for w in (MU1, MU2)]
         shares = (_figure(share, "%") for share in (excess, results.excess(case, "mp-dpa-08")))
         rows.append([name, *shares, *(f"{value:.2f}" for value in mu)])
     return _table(head, rows)
@@ -174,7 +175,7 @@ def utilities(results: Results, kind: str) -> str:
 
 def extra_cases(results: Results) -> str:
     """Cases that the thesis omits: share on the expensive path / missed deadlines."""
-    strategies = ("kernel", "kernel-tuned", "single", "mp-dpa", "mp-dpa-08", "deadline-mptcp")
+    strategies = ("kernel", "kernel-tuned", "single", "mp-dpa", "mp-dpa-08", "deadline-mptcp", "deadline")
     head = " | ".join(["case", "impairment", "congestion", *(f"`{s}`" for s in strategies)])
     rows = []
     for base, deadline_s in EXTRA_CASES:
@@ -207,7 +208,7 @@ def _table(head: str, rows: Sequence[Sequence[str]], align: str = "l") -> str:
 
 
 def _missed(results: Results, case: Case, strategy: str) -> float:
-    """Compared with `deadline-mptcp`, which limits the buffer itself; uses MPTCP with the autotuned buffer."""
+    """Our strategies limit the buffer themselves, so MPTCP has the autotuned one."""
     of = replace(case, variant="autotuned") if strategy == "kernel" else case
     return results.median(of, strategy, MISSED) or 0.0
 
