@@ -1,7 +1,7 @@
 use super::*;
 use crate::allocate::Latest;
 use crate::assess::throughput::History;
-use crate::assess::throughput::tests::{history, history_after};
+use crate::assess::throughput::tests::{history, history_after, triangle};
 use crate::path::{PathState, Rat};
 
 /// Step of a transfer: the interval at which an agent receives acknowledgements.
@@ -261,6 +261,18 @@ fn the_forecast_is_more_cautious_where_the_rate_varies_and_no_path_waits_for_ano
     let (alone, ordered) = (Deadline::without_ordering(Params::default(), true), Deadline::new(Params::default()));
     assert_eq!(forecast(&alone, &constant), forecast(&ordered, &constant));
     assert!(forecast(&alone, &varying) < 0.65 * forecast(&ordered, &varying));
+}
+
+/// Of a rate that rises steadily the mean is too low. Beyond a second, and over MPTCP, the forecast is as before.
+#[test]
+fn the_next_second_is_forecast_by_what_predicted_it_best_where_no_path_waits_for_another() {
+    let rising = history(&triangle(400), 400);
+    let next = triangle(410)[400..].iter().sum::<f64>() / 10.0;
+    let source = Source { place: 0, cost: 1.0, rank: 0, history: &rising, on: true, prior: 0.0 };
+    let part = |deadline: &Deadline, horizon_s| deadline.rate(&[source], &source, horizon_s) / next;
+    let (alone, ordered) = (Deadline::without_ordering(Params::default(), true), Deadline::new(Params::default()));
+    assert!((0.96..1.01).contains(&part(&alone, 1.0)), "{}", part(&alone, 1.0));
+    assert!(part(&alone, 1.1) < 0.8 && part(&ordered, 1.0) < 0.95);
 }
 
 #[test]
