@@ -75,11 +75,17 @@ fn copies_go_over_backups_too_and_hide_a_pause_of_the_active_path() {
     assert!(delays.last().is_some_and(|max_ms| *max_ms < 25.0), "{:?} ms", delays.last());
 }
 
+/// One path of this rate and 20 ms, whose packets each take up to so many ms more.
+fn with_jitter(mbit_s: f64, most_ms: u64) -> Testbed {
+    let mut testbed = Testbed::new(Mode::Aggregate, &[(mbit_s, 20.0, 0.0)]);
+    let jitter = JitterParams { share: 1.0, most: Duration::from_millis(most_ms) };
+    testbed.links[0].set_jitter(3, "jitter", jitter);
+    testbed
+}
+
 #[test]
 fn jitter_is_not_loss() {
-    let mut testbed = Testbed::new(Mode::Aggregate, &[(50.0, 20.0, 0.0)]);
-    let jitter = JitterParams { share: 1.0, most: Duration::from_millis(10) };
-    testbed.links[0].set_jitter(3, "jitter", jitter);
+    let mut testbed = with_jitter(50.0, 10);
     testbed.stream(1, 20.0, 2000);
     let lost = |testbed: &Testbed| testbed.endpoints[0].path(PathId(0)).map_or(0, |path| path.lost);
     let before = lost(&testbed);
@@ -90,9 +96,7 @@ fn jitter_is_not_loss() {
 
 #[test]
 fn jitter_is_no_queue() {
-    let mut testbed = Testbed::new(Mode::Aggregate, &[(100.0, 20.0, 0.0)]);
-    let jitter = JitterParams { share: 1.0, most: Duration::from_millis(20) };
-    testbed.links[0].set_jitter(3, "jitter", jitter);
+    let mut testbed = with_jitter(100.0, 20);
     testbed.stream(1, 90.0, 8000);
     testbed.run_until(Instant::from_millis(8000));
     let delivered = testbed.delivered.iter().filter(|(at, _)| *at >= Instant::from_millis(4000)).count();
