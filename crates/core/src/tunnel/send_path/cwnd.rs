@@ -182,7 +182,7 @@ impl Cwnd {
             }
             return;
         }
-        let queue = round_min.saturating_sub(min_rtt + rtt.reordering());
+        let queue = round_min.saturating_sub(min_rtt + rtt.reordering_jitter());
         let target = match rate.bytes_s() {
             Some(rate) => Duration::from_secs_f64(self.queue_bytes(rate) / rate),
             None => self.queue,

@@ -61,7 +61,7 @@ impl Rtt {
     }
 
     /// The jitter of a path that reorders, else zero: without reordering, RTTs differ by the queue.
-    pub(super) fn reordering(&self) -> Duration {
+    pub(super) fn reordering_jitter(&self) -> Duration {
         if self.reorders() { self.jitter.mean() } else { Duration::ZERO }
     }
 
@@ -73,8 +73,8 @@ impl Rtt {
     /// Usual time until a packet is reported, without a queue. On a path that reorders, RTTs exceed the minimum by
     /// more than their mean difference.
     pub(super) fn unqueued(&self) -> Option<Duration> {
-        let reordering = self.reordering();
-        let delay = if reordering.is_zero() { self.feedback_delay() } else { self.held + reordering * 3 / 2 };
+        let jitter = self.reordering_jitter();
+        let delay = if jitter.is_zero() { self.feedback_delay() } else { self.held + jitter * 3 / 2 };
         Some(self.min? + delay)
     }
 
