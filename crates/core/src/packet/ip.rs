@@ -10,8 +10,11 @@ const SCTP: u8 = 132;
 const UDP_LITE: u8 = 136;
 const DCCP: u8 = 33;
 
-/// The flag (RFC 9293, section 3.1).
+/// The flags (RFC 9293, section 3.1).
+const FIN: u8 = 1;
 pub(crate) const SYN: u8 = 2;
+const RST: u8 = 4;
+const ACK: u8 = 16;
 /// Port of HTTP/3.
 const QUIC: [u8; 2] = 443u16.to_be_bytes();
 /// Longest UDP datagram that counts as a mere QUIC acknowledgement.
@@ -195,6 +198,16 @@ impl<B: AsRef<[u8]>> IpView<B> {
             (UDP, Some(header)) => header[..4].as_chunks().0.contains(&QUIC) && payload.len() > MAX_QUIC_ACK_BYTES,
             _ => false,
         }
+    }
+
+    /// Whether it is a pure acknowledgement of TCP: without data, and without a flag that must arrive in order.
+    pub fn is_pure_ack(&self) -> bool {
+        let payload = self.payload();
+        self.layout.fragment == Fragment::Whole
+            && self.layout.protocol == TCP
+            && payload.first_chunk::<14>().is_some_and(|header| {
+                payload.len() == usize::from(header[12] >> 4) * 4 && header[13] & (FIN | SYN | RST | ACK) == ACK
+            })
     }
 
     /// The slot of its flow: a hash of addresses, protocol and ports, the same in

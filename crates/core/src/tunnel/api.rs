@@ -138,6 +138,8 @@ pub enum Input<P> {
         bytes: u32,
         /// Feedback that it carries.
         feedback: Option<PathFeedback>,
+        /// Whether it is a pure acknowledgement of TCP: it is delivered at once, in whatever order.
+        is_pure_ack: bool,
         /// The packet.
         packet: P,
     },

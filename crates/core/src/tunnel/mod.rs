@@ -357,10 +357,10 @@ impl<P: Clone> Engine for Tunnel<P> {
                 self.last_busy = now;
                 self.queue.push(Queued { flow, bytes, bulk, arrived: now, packet });
             }
-            Input::Arrived { key, number, bytes, feedback, packet } => {
+            Input::Arrived { key, number, bytes, feedback, is_pure_ack, packet } => {
                 self.note_packet(now, key.path, number, bytes, feedback);
                 let active_paths = self.paths.active_paths(self.mode, self.peer.retransmits);
-                self.reorder.take(now, key, packet, active_paths);
+                self.reorder.take(now, key, packet, is_pure_ack, active_paths);
             }
             Input::Keyless(packet) => self.reorder.ready.push_back(packet),
             Input::Message { path, number, message } => self.on_message(now, path, number, message),

@@ -1,8 +1,10 @@
 //! Restores the order of packets in each flow. Flows are independent: a loss in one stalls no other.
 //!
-//! An out-of-order packet waits until all its predecessors have arrived, or cannot arrive any more (every
-//! active path has delivered a newer packet of this flow, and nothing is retransmitted), or the reorder
-//! timeout, which follows the recent lateness of late packets, has passed.
+//! A pure acknowledgement is delivered at once: it is cumulative, and if it waited for a lost one, the RTT of
+//! its flow would be longer by a retransmission. Any other out-of-order packet waits until all its predecessors
+//! have arrived, or cannot arrive any more (every active path has delivered a newer packet of this flow, and
+//! nothing is retransmitted), or the reorder timeout, which follows the recent lateness of late packets, has
+//! passed.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -65,8 +67,9 @@ pub(super) struct ReorderBuffer<P> {
 struct Flow<P> {
     started: bool,
     next: u64,
-    /// Held packets by sequence number, with the start of the wait: their own or an earlier one of a successor.
-    held: BTreeMap<u64, (Instant, P)>,
+    /// Packets after a gap by sequence number, with the start of the wait: their own or an earlier one of a
+    /// successor. `None` for one that is delivered already.
+    held: BTreeMap<u64, (Instant, Option<P>)>,
     /// For each path, one more than the newest sequence number delivered.
     passed: [u64; MAX_PATHS],
     /// Abandoned gaps: first sequence number, and one beyond the last.
@@ -103,7 +106,14 @@ impl<P> ReorderBuffer<P> {
     }
 
     /// Accepts a packet; false for a duplicate.
-    pub(super) fn take(&mut self, now: Instant, key: GreKey, packet: P, active_paths: ActivePaths) -> bool {
+    pub(super) fn take(
+        &mut self,
+        now: Instant,
+        key: GreKey,
+        packet: P,
+        is_pure_ack: bool,
+        active_paths: ActivePaths,
+    ) -> bool {
         let flow = &mut self.flows[usize::from(key.flow)];
         let sequence = unwrap(flow.next, key.sequence, SEQUENCE_BITS);
         if !flow.started {
@@ -135,7 +145,7 @@ impl<P> ReorderBuffer<P> {
             self.ready.push_back(packet);
         } else if sequence - flow.next > FAR_AHEAD {
             self.held -= flow.held.len();
-            self.ready.extend(core::mem::take(&mut flow.held).into_values().map(|(_, packet)| packet));
+            self.ready.extend(core::mem::take(&mut flow.held).into_values().filter_map(|(_, packet)| packet));
             flow.next = sequence.saturating_add(1);
             self.ready.push_back(packet);
         } else if flow.held.contains_key(&sequence) {
@@ -143,6 +153,10 @@ impl<P> ReorderBuffer<P> {
         } else {
             // It blocks its held successors, so it waits no longer than they do.
             let since = flow.held.range(sequence..).next().map_or(now, |(_, (since, _))| *since);
+            let mut packet = Some(packet);
+            if is_pure_ack {
+                self.ready.extend(packet.take());
+            }
             flow.held.insert(sequence, (since, packet));
             self.held += 1;
             if !self.waiting.contains(&key.flow) {
@@ -185,7 +199,7 @@ impl<P> ReorderBuffer<P> {
             while let Some((_, packet)) = flow.held.remove(&flow.next) {
                 self.held -= 1;
                 flow.next = flow.next.saturating_add(1);
-                self.ready.push_back(packet);
+                self.ready.extend(packet);
             }
             let Some((&first, (arrived, _))) = flow.held.first_key_value() else { return };
             let up_to = match now >= *arrived + timeout || self.held > MAX_HELD {

@@ -197,7 +197,7 @@ impl Testbed {
                 let input = match sent {
                     Output::Send { key, number, feedback, packet } => {
                         let bytes = bytes_of(key.flow);
-                        Input::Arrived { key, number: Some(number), bytes, feedback, packet }
+                        Input::Arrived { key, number: Some(number), bytes, feedback, is_pure_ack: false, packet }
                     }
                     Output::Message { path, number, mut message } => {
                         if endpoint == 1 {

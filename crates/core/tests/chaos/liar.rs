@@ -78,7 +78,7 @@ impl LiarRun {
                 let key = GreKey::of_key(script.word());
                 let (number, bytes) = (numbered(script), script.word() & 0xffff);
                 let feedback = self.forged_feedback(script);
-                self.inject(Input::Arrived { key, number, bytes, feedback, packet });
+                self.inject(Input::Arrived { key, number, bytes, feedback, is_pure_ack: false, packet });
             }
             _ => {
                 let packet = self.packet(0);
@@ -178,11 +178,11 @@ impl LiarRun {
 
     fn deliver(&mut self, to: usize, output: Output<Packet>, script: &mut Script<'_>) {
         let input = match output {
-            Output::Send { key, number, mut feedback, packet } => {
+            Output::Send { key, number, mut feedback, is_pure_ack: false, packet } => {
                 if to == 0 {
                     feedback = feedback.map(|feedback| self.altered_feedback(feedback, script));
                 }
-                Input::Arrived { key, number: Some(number), bytes: bytes_of(key.flow), feedback, packet }
+                Input::Arrived { key, number: Some(number), bytes: bytes_of(key.flow), feedback, is_pure_ack: false, packet }
             }
             Output::Message { path, number, message } => {
                 let message = if to == 0 { self.altered(message, script) } else { message };

@@ -2,7 +2,7 @@
 
 use crosslane_core::time::Instant;
 
-use crate::transport::segment::{SYN, Segment};
+use crate::transport::segment::{ACK, SYN, Segment};
 
 /// IPv4 and UDP headers, in bytes.
 pub(super) const UDP_HEADER_BYTES: u16 = 28;
@@ -30,6 +30,11 @@ impl Packet {
     /// acknowledgements.
     pub(super) fn is_bulk(&self) -> bool {
         matches!(self, Packet::Segment(segment, _) if segment.payload > 0 || segment.flags & SYN != 0)
+    }
+
+    /// True for a segment of TCP that only acknowledges.
+    pub(super) fn is_pure_ack(&self) -> bool {
+        matches!(self, Packet::Segment(segment, _) if segment.payload == 0 && segment.flags == ACK)
     }
 
     /// Length including the IP header, in bytes.

@@ -98,7 +98,8 @@ impl TunnelEndpoints {
     pub(super) fn receive(&mut self, now: Instant, direction: Direction, datagram: TunnelPacket) {
         let input = match datagram.output {
             Output::Send { key, number, feedback, packet } => {
-                Input::Arrived { key, number: Some(number), bytes: packet.ip_bytes().into(), feedback, packet }
+                let (bytes, is_pure_ack) = (packet.ip_bytes().into(), packet.is_pure_ack());
+                Input::Arrived { key, number: Some(number), bytes, feedback, is_pure_ack, packet }
             }
             Output::Message { path, number, message } => Input::Message { path, number, message },
             Output::Deliver(_) | Output::Changed { .. } => return,

@@ -23,14 +23,14 @@ fn drained<P>(reorder: &mut ReorderBuffer<P>) -> Vec<P> {
 fn a_gap_is_abandoned_when_every_path_has_delivered_a_newer_packet() {
     let mut flows = ReorderBuffer::new();
     for (path, sequence) in [(0, 0), (0, 2), (0, 3)] {
-        assert!(flows.take(at(1), key(path, sequence), sequence, BOTH));
+        assert!(flows.take(at(1), key(path, sequence), sequence, false, BOTH));
     }
     assert_eq!(drained(&mut flows), [0]);
-    assert!(flows.take(at(2), key(1, 4), 4, BOTH));
+    assert!(flows.take(at(2), key(1, 4), 4, false, BOTH));
     assert_eq!(drained(&mut flows), [2, 3, 4]);
     // It arrives late, and then again.
-    assert!(flows.take(at(3), key(1, 1), 1, BOTH));
-    assert!(!flows.take(at(3), key(0, 1), 1, BOTH) && !flows.take(at(3), key(0, 3), 3, BOTH));
+    assert!(flows.take(at(3), key(1, 1), 1, false, BOTH));
+    assert!(!flows.take(at(3), key(0, 1), 1, false, BOTH) && !flows.take(at(3), key(0, 3), 3, false, BOTH));
     assert_eq!((drained(&mut flows), flows.late), (vec![1], 1));
 }
 
@@ -39,32 +39,47 @@ fn a_retransmission_is_waited_for() {
     let active_paths = ActivePaths { retransmits: true, ..BOTH };
     let mut flows = ReorderBuffer::new();
     for (path, sequence) in [(0, 0), (0, 2), (1, 3)] {
-        flows.take(at(1), key(path, sequence), sequence, active_paths);
+        flows.take(at(1), key(path, sequence), sequence, false, active_paths);
     }
     assert_eq!(drained(&mut flows), [0]);
-    flows.take(at(30), key(1, 1), 1, active_paths);
+    flows.take(at(30), key(1, 1), 1, false, active_paths);
     assert_eq!(drained(&mut flows), [1, 2, 3]);
-    flows.take(at(100), key(0, 5), 5, active_paths);
+    flows.take(at(100), key(0, 5), 5, false, active_paths);
     assert_eq!(flows.next_wakeup(), Some(at(250)));
     // 110 ms late: the timeout is one and a half times that, plus 5 ms.
-    flows.take(at(210), key(1, 4), 4, active_paths);
-    flows.take(at(300), key(0, 7), 7, active_paths);
+    flows.take(at(210), key(1, 4), 4, false, active_paths);
+    flows.take(at(300), key(0, 7), 7, false, active_paths);
     assert_eq!(flows.next_wakeup(), Some(at(470)));
+}
+
+#[test]
+fn a_pure_acknowledgement_does_not_wait_for_a_lost_one_and_data_waits() {
+    let active_paths = ActivePaths { retransmits: true, ..BOTH };
+    let mut flows = ReorderBuffer::new();
+    for (sequence, is_pure_ack) in [(0, true), (2, true), (3, false), (4, true)] {
+        assert!(flows.take(at(1), key(0, sequence), sequence, is_pure_ack, active_paths));
+    }
+    assert_eq!(drained(&mut flows), [0, 2, 4]);
+    assert!(!flows.take(at(2), key(1, 2), 2, true, active_paths), "a duplicate");
+    flows.take(at(30), key(0, 1), 1, true, active_paths);
+    assert_eq!(drained(&mut flows), [1, 3]);
+    flows.take(at(31), key(0, 5), 5, false, active_paths);
+    assert_eq!((drained(&mut flows), flows.held), (vec![5], 0));
 }
 
 #[test]
 fn another_flow_does_not_wait() {
     let mut flows = ReorderBuffer::new();
-    flows.take(at(1), key(0, 1), 1, BOTH);
-    flows.take(at(1), GreKey { flow: 4, ..key(0, 0) }, 10, BOTH);
+    flows.take(at(1), key(0, 1), 1, false, BOTH);
+    flows.take(at(1), GreKey { flow: 4, ..key(0, 0) }, 10, false, BOTH);
     assert_eq!(drained(&mut flows), [10]);
 }
 
 #[test]
 fn after_a_restart_of_the_receiver_a_flow_begins_with_the_first_arrival() {
     let mut flows = ReorderBuffer::new();
-    flows.take(at(1), key(0, 70_000), 70_000, BOTH);
-    flows.take(at(1), key(0, 400_000), 400_000, BOTH);
+    flows.take(at(1), key(0, 70_000), 70_000, false, BOTH);
+    flows.take(at(1), key(0, 400_000), 400_000, false, BOTH);
     assert_eq!(drained(&mut flows), [70_000, 400_000]);
 }
 
@@ -76,7 +91,7 @@ fn held_packets_are_limited_over_all_flows() {
         let count_all = MAX_HELD as u32 + 5000;
         for number in 0..count_all {
             let key = GreKey { path: PathId(0), flow: (number % count) as u8, sequence: 1 + number / count };
-            flows.take(at(1), key, number, ActivePaths { retransmits: true, ..BOTH });
+            flows.take(at(1), key, number, false, ActivePaths { retransmits: true, ..BOTH });
             assert!(flows.held <= MAX_HELD, "{}", flows.held);
         }
         let held = flows.flows.iter().map(|flow| flow.held.len()).sum::<usize>();
@@ -89,12 +104,12 @@ fn held_packets_are_limited_over_all_flows() {
 #[test]
 fn remembered_gaps_are_limited_for_any_late_packets() {
     let mut flows = ReorderBuffer::new();
-    flows.take(at(1), key(0, 0), 0, BOTH);
-    flows.take(at(1), key(0, 200_000), 200_000, BOTH);
+    flows.take(at(1), key(0, 0), 0, false, BOTH);
+    flows.take(at(1), key(0, 200_000), 200_000, false, BOTH);
     flows.advance(at(1000), BOTH);
     assert_eq!(drained(&mut flows), [0, 200_000]);
     for sequence in (1..10_000).step_by(2) {
-        flows.take(at(1001), key(1, sequence), sequence, BOTH);
+        flows.take(at(1001), key(1, sequence), sequence, false, BOTH);
         assert!(flows.flows[3].abandoned.len() <= MAX_ABANDONED, "{} after {sequence}", flows.flows[3].abandoned.len());
     }
     assert!(flows.late > 30);
@@ -125,7 +140,7 @@ proptest! {
             now = until;
             for _ in 0..=u8::from(twice) {
                 let first = !arrived.contains_key(&sequence);
-                let taken = flows.take(now, key(path, sequence as u32), sequence, active_paths);
+                let taken = flows.take(now, key(path, sequence as u32), sequence, false, active_paths);
                 prop_assert!(first || !taken, "{sequence} was accepted twice");
                 arrived.entry(sequence).or_insert(now);
             }

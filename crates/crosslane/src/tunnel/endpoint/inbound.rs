@@ -98,6 +98,7 @@ impl Endpoint {
             number,
             bytes: inner.len() as u32,
             feedback,
+            is_pure_ack: IpView::parse(inner).is_some_and(|inner| inner.is_pure_ack()),
             packet: packet(inner),
         };
         let input = match (key, header.payload) {
