@@ -168,6 +168,10 @@ impl<P> SendPath<P> {
         self.wanted_state == PathState::Active && self.liveness() == Liveness::Up
     }
 
+    pub(super) fn in_slow_start(&self) -> bool {
+        self.cwnd.in_slow_start()
+    }
+
     fn cwnd_bytes(&self) -> f64 {
         self.cwnd.bytes(&self.rate, &self.rtt)
     }
@@ -220,14 +224,11 @@ impl<P> SendPath<P> {
 
     /// The delivery rate, or the packet train's estimate until it is known, in bytes/s.
     pub(super) fn estimated_bytes_s(&self) -> Option<f64> {
-        let known = self.rate.bytes_s();
+        let (known, guess) = (self.rate.bytes_s(), self.train.bytes_s());
         if self.cwnd.in_slow_start() {
-            return self
-                .train
-                .bytes_s(self.rtt.jitter.mean())
-                .map(|guess| known.map_or(guess, |known| known.max(guess)));
+            return guess.map(|guess| known.unwrap_or(guess).max(guess));
         }
-        known.or(self.train.bytes_s(self.rtt.jitter.mean()))
+        known.or(guess)
     }
 
     pub(super) fn wants_train(&self) -> bool {
