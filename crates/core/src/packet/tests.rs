@@ -78,9 +78,8 @@ fn tcp_data_and_syn_and_quic_are_bulk_unless_marked() {
 #[test]
 fn a_pure_acknowledgement_has_no_data_and_no_flag_that_must_arrive_in_order() {
     let [fin, rst, psh, ece] = [1, 4, 8, 64];
-    let is = |v6: bool, flags: u8, payload: &[u8]| {
-        view(&Tcp { v6, flags, ..Tcp::default() }.packet(payload)).is_pure_ack()
-    };
+    let is =
+        |v6: bool, flags: u8, payload: &[u8]| view(&Tcp { v6, flags, ..Tcp::default() }.packet(payload)).is_pure_ack();
     for v6 in [false, true] {
         assert!([ACK, ACK | psh, ACK | ece].iter().all(|flags| is(v6, *flags, &[])));
         assert!(![ACK | fin, ACK | SYN, ACK | rst, SYN, 0].iter().any(|flags| is(v6, *flags, &[])));

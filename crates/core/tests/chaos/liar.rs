@@ -178,11 +178,18 @@ impl LiarRun {
 
     fn deliver(&mut self, to: usize, output: Output<Packet>, script: &mut Script<'_>) {
         let input = match output {
-            Output::Send { key, number, mut feedback, is_pure_ack: false, packet } => {
+            Output::Send { key, number, mut feedback, packet } => {
                 if to == 0 {
                     feedback = feedback.map(|feedback| self.altered_feedback(feedback, script));
                 }
-                Input::Arrived { key, number: Some(number), bytes: bytes_of(key.flow), feedback, is_pure_ack: false, packet }
+                Input::Arrived {
+                    key,
+                    number: Some(number),
+                    bytes: bytes_of(key.flow),
+                    feedback,
+                    is_pure_ack: false,
+                    packet,
+                }
             }
             Output::Message { path, number, message } => {
                 let message = if to == 0 { self.altered(message, script) } else { message };

@@ -184,9 +184,14 @@ impl Pair {
         }
         let (to, output) = if duplicate { self.wire[index].clone() } else { self.wire.remove(index) };
         let input = match output {
-            Output::Send { key, number, feedback, is_pure_ack: false, packet } => {
-                Input::Arrived { key, number: Some(number), bytes: bytes_of(key.flow), feedback, is_pure_ack: false, packet }
-            }
+            Output::Send { key, number, feedback, packet } => Input::Arrived {
+                key,
+                number: Some(number),
+                bytes: bytes_of(key.flow),
+                feedback,
+                is_pure_ack: false,
+                packet,
+            },
             Output::Message { path, number, message } => {
                 let mut wire = Vec::new();
                 message.write(&mut wire);
@@ -275,7 +280,8 @@ pub fn stranger(script: &[u8]) {
                 let has_number = script.byte() & 1 == 0;
                 let numbered = has_number.then(|| script.word());
                 let (bytes, feedback) = (script.word() & 0xffff, feedback(&mut script));
-                endpoint.handle(now, Input::Arrived { key, number: numbered, bytes, feedback, is_pure_ack: false, packet });
+                endpoint
+                    .handle(now, Input::Arrived { key, number: numbered, bytes, feedback, is_pure_ack: false, packet });
             }
             2 => {
                 let length = script.below(200).min(script.0.len());

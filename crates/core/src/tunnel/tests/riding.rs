@@ -94,7 +94,8 @@ fn feedback_of_before_a_restart_is_ignored() {
         let feedback = PathFeedback { check, path: PathId(0), highest, arrival_us: 1, held: 0, bytes: 1 };
         let key = GreKey { path: PathId(0), flow: ACKNOWLEDGEMENTS, sequence: 0 };
         let packet = Numbered { flow: ACKNOWLEDGEMENTS, number: 0, offered: testbed.now };
-        let arrived = Input::Arrived { key, number: None, bytes: 52, feedback: Some(feedback), is_pure_ack: false, packet };
+        let arrived =
+            Input::Arrived { key, number: None, bytes: 52, feedback: Some(feedback), is_pure_ack: false, packet };
         testbed.endpoints[0].handle(testbed.now, arrived);
         assert_eq!(testbed.sender(0).in_flight(), in_flight);
     }
