@@ -273,7 +273,11 @@ impl<P> SendPath<P> {
             }
         }
         let has_train = self.train.is_in_flight();
-        self.train.note(report.highest, Mark::of(report), !report.missing.is_empty() || self.rtt.reorders());
+        self.train.note(
+            report.highest,
+            Mark::of(report),
+            !report.missing.is_empty() || !self.rtt.reordering_jitter().is_zero(),
+        );
         if let Some(sent) = newest {
             self.measure(now, sent, report, is_lossy);
             self.cwnd.end_round(now, &mut self.rtt, &mut self.rate, has_train);
