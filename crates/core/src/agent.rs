@@ -34,13 +34,11 @@ mod path;
 mod preference;
 mod view;
 
-pub use allocation::MAX_CLASSES;
+pub use crate::path::MAX_PATHS;
+pub use crate::wanted::MAX_CLASSES;
 pub use changes::{Change, Changed};
 pub use preference::Preferred;
 pub use view::{Argument, PathView};
-
-/// Maximum number of paths.
-pub const MAX_PATHS: usize = 16;
 
 /// Inputs of an agent.
 #[derive(Clone, Debug, PartialEq)]

@@ -93,9 +93,9 @@ impl Throttled {
         }
         if self.limit_bit_s.is_some_and(|limit| carried.bit_s > RECOVERED * limit) {
             let text = format!("{} Mbit/s are delivered again", mbit_s(carried.bit_s));
-            let inputs = [("delivered_kbit_s", carried.bit_s / 1e3)].into();
+            let inputs = [("delivered_kbit_s", carried.bit_s / 1e3)];
             (self.limit_bit_s, self.rests, self.doublings) = (None, None, 0);
-            (self.belief, self.reason) = (Belief::Good, Reason { rule: "throttled.over", text, inputs });
+            (self.belief, self.reason) = (Belief::Good, Reason::plain("throttled.over", text).with(inputs));
         }
         let is_same = self.has_been_the_same(now, carried);
         let is_of_the_network = is_same || is_policed(carried) || self.limit_bit_s.is_some();
@@ -140,9 +140,9 @@ impl Throttled {
         self.doublings = if is_again { (self.doublings + 1).min(MAX_DOUBLINGS) } else { 0 };
         self.rests = Some(now);
         let pause_s = self.pause().as_secs_f64();
-        let inputs = [("delivered_kbit_s", carried.bit_s / 1e3), figure, ("pause_s", pause_s)].into();
+        let inputs = [("delivered_kbit_s", carried.bit_s / 1e3), figure, ("pause_s", pause_s)];
         let text = format!("{text}; it rests for {pause_s} s");
-        (self.belief, self.reason) = (Belief::Stalled, Reason { rule, text, inputs });
+        (self.belief, self.reason) = (Belief::Stalled, Reason::plain(rule, text).with(inputs));
     }
 
     fn signal_text(&self) -> String {
@@ -186,8 +186,8 @@ impl Assessor for Throttled {
             self.rests = None;
             let pause_s = self.pause().as_secs_f64();
             let text = format!("it is tried, after a rest of {pause_s} s");
-            let inputs = [("pause_s", pause_s)].into();
-            (self.belief, self.reason) = (Belief::Good, Reason { rule: "throttled.trial", text, inputs });
+            let inputs = [("pause_s", pause_s)];
+            (self.belief, self.reason) = (Belief::Good, Reason::plain("throttled.trial", text).with(inputs));
         } else if now >= since + TAKEN_BACK {
             self.belief = Belief::Fading;
         }

@@ -247,10 +247,10 @@ impl Driver {
         let unit = |unit: &Option<u32>| unit.map(|unit| self.name(Peer::Unit(unit)).to_owned());
         let name = |vehicle: &u32| self.name(Peer::Vehicle(*vehicle)).to_owned();
         let (event, fields) = match event {
-            Event::Decided { vehicle, from, to, reason: Reason { rule, text, inputs } } => {
-                let inputs: serde_json::Map<_, _> = inputs.iter().map(|(key, of)| ((*key).into(), json!(of))).collect();
+            Event::Decided { vehicle, from, to, reason } => {
+                let inputs: serde_json::Map<_, _> = reason.inputs.iter().map(|(key, of)| ((*key).into(), json!(of))).collect();
                 let (from, to) = (unit(from), unit(to));
-                let fields = json!({ "vehicle": name(vehicle), "from": from, "to": to, "rule": rule, "reason": text,
+                let fields = json!({ "vehicle": name(vehicle), "from": from, "to": to, "rule": reason.rule, "reason": reason.text(),
                                      "inputs": inputs });
                 ("redirect", fields)
             }

@@ -53,7 +53,7 @@ fn a_rate_that_fell_to_a_fifth_at_the_same_signal_is_a_sign() {
     assert_eq!(path.is(), (Belief::Unknown, ""));
     path.carry(1, full(0.96, 12.0), -85.0);
     assert_eq!(path.is(), (Belief::Stalled, "throttled.fell"));
-    let text = &path.assessor.reason.text;
+    let text = path.assessor.reason.text();
     let expected = "0.96 Mbit/s are delivered at a constant rate while more waits, 19 before, at -85 dBm as then: the \
                     network throttles it; it rests for 10 s";
     assert_eq!(text, expected);
