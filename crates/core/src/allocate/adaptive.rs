@@ -334,7 +334,8 @@ impl Allocator for Adaptive {
         let released = self.hold_down(now, paths);
         let announced = self.follow_handovers(now, paths);
         self.now = now;
-        let (of_one, of_all) = (self.one.review(now, paths), self.all.review(now, paths));
+        let of_one = self.one.review(now, paths);
+        let of_all = self.all.review_like(now, paths, &self.one);
         if let Some(held) = released.filter(|_| !self.shares) {
             return Some(Reason::new("adaptive.return", [("held_s", held.as_secs_f64())], |[held_s, ..]| {
                 format!("a path that was left is good, and was held down for {held_s:.0} s")

@@ -267,30 +267,15 @@ impl OneOfRadio {
         let radios = core::iter::successors(next(None), |last| next(Some(*last)));
         radios.filter_map(|radio| Some((radio, self.choose(counted, radio)?))).collect()
     }
-}
 
-impl Allocator for OneOfRadio {
-    fn allocate(&mut self, paths: &[PathInput]) -> Wanted {
-        let chosen = self.chosen(&self.counted(paths));
-        for &(radio, place) in &chosen {
-            let present = self.serving(radio);
-            if present.is_some_and(|present| present.place == place) {
-                continue;
-            }
-            self.serving.retain(|serving| serving.radio != radio);
-            let left = present.and_then(|present| paths.get(present.place)).map(|path| path.belief);
-            let begins = left.is_some_and(|left| left != Belief::Good) && paths[place].was != PathState::Active;
-            self.serving.push(Serving { radio, place, since: begins.then_some(self.now) });
-        }
-        self.states(&self.counted(paths), &chosen).into()
+    /// Reviews paths of which another allocator has the same knowledge.
+    pub(super) fn review_like(&mut self, now: Instant, paths: &[PathSupply], other: &OneOfRadio) -> Option<Reason> {
+        self.tracks.clone_from(&other.tracks);
+        self.review_tracked(now, paths)
     }
 
-    fn review(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Reason> {
+    fn review_tracked(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Reason> {
         self.now = now;
-        self.tracks.resize_with(paths.len(), Track::default);
-        for (track, path) in self.tracks.iter_mut().zip(paths) {
-            track.observe(now, &path.input, path.latest, self.params.smoothing);
-        }
         let shares_radio = paths.iter().any(|path| path.input.radio.is_some());
         if !shares_radio && !self.tiers.needs_review() {
             return None;
@@ -335,6 +320,31 @@ impl Allocator for OneOfRadio {
         Some(Reason::new("radio.signal", inputs, |[dbm, first_dbm, ..]| {
             format!("received with {dbm:.1} dBm, the path that serves the radio with {first_dbm:.1} dBm")
         }))
+    }
+}
+
+impl Allocator for OneOfRadio {
+    fn allocate(&mut self, paths: &[PathInput]) -> Wanted {
+        let chosen = self.chosen(&self.counted(paths));
+        for &(radio, place) in &chosen {
+            let present = self.serving(radio);
+            if present.is_some_and(|present| present.place == place) {
+                continue;
+            }
+            self.serving.retain(|serving| serving.radio != radio);
+            let left = present.and_then(|present| paths.get(present.place)).map(|path| path.belief);
+            let begins = left.is_some_and(|left| left != Belief::Good) && paths[place].was != PathState::Active;
+            self.serving.push(Serving { radio, place, since: begins.then_some(self.now) });
+        }
+        self.states(&self.counted(paths), &chosen).into()
+    }
+
+    fn review(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Reason> {
+        self.tracks.resize_with(paths.len(), Track::default);
+        for (track, path) in self.tracks.iter_mut().zip(paths) {
+            track.observe(now, &path.input, path.latest, self.params.smoothing);
+        }
+        self.review_tracked(now, paths)
     }
 
     fn next_wakeup(&self) -> Option<Instant> {

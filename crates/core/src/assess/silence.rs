@@ -246,10 +246,12 @@ impl Silence {
 
     /// When a silence of messages raises an alarm.
     fn cam_deadline(&self) -> Option<Instant> {
-        let enabled = self.params.cam_periods > 0 && self.intervals.len() >= MIN_INTERVALS && self.raised.is_none();
+        if self.params.cam_periods == 0 || self.intervals.len() < MIN_INTERVALS || self.raised.is_some() {
+            return None;
+        }
         let (period, longest) = (*self.intervals.iter().min()?, *self.intervals.iter().max()?);
         let silence = (period.max(MIN_PERIOD) * self.params.cam_periods).max(longest * 2);
-        self.last_cam.filter(|_| enabled).map(|last| last + silence)
+        self.last_cam.map(|last| last + silence)
     }
 
     fn raise(&mut self, now: Instant, kind: AlarmKind, words: impl Into<Words>, inputs: &[(&'static str, f64)]) {
