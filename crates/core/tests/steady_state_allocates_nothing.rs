@@ -73,7 +73,8 @@ fn a_sample_allocates_nothing_whether_paths_change_or_not() {
             for path in 0..MAX_PATHS as u8 {
                 let of_path = if path == 0 { transport } else { Transport { backup: true, ..Transport::IDLE } };
                 let signal = SampleKind::Signal(Signal { rssi_dbm: -60.0, ..Signal::default() });
-                let samples = [Some(SampleKind::Transport(of_path)), Some(signal).filter(|_| path < 8 && step % 10 == 0)];
+                let samples =
+                    [Some(SampleKind::Transport(of_path)), Some(signal).filter(|_| path < 8 && step % 10 == 0)];
                 for kind in samples.into_iter().flatten() {
                     let [allocations, decisions] = handle(&mut agent, now, path, kind);
                     let sum = &mut counts[usize::from(step > 10_000)];

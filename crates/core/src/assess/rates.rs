@@ -36,7 +36,8 @@ type Key = (PathId, u32, u32);
 /// Observes what all connections that are initiated here deliver.
 #[derive(Debug, Default)]
 pub struct Rates {
-    subflows: BTreeMap<Key, Counts>,
+    /// What each had carried at its last sample; `None`: it is forgotten.
+    subflows: BTreeMap<Key, Option<Counts>>,
     forgotten: Instant,
     began: Instant,
     paths: Vec<Sum>,
@@ -196,13 +197,17 @@ impl Rates {
 
     /// What the subflow had carried at its last sample, and has now.
     fn counts(&mut self, now: Instant, path: PathId, transport: &Transport) -> (Option<Counts>, Counts) {
-        if now.since(self.forgotten) > FORGET || self.subflows.len() >= MAX_SUBFLOWS {
+        if self.subflows.len() >= MAX_SUBFLOWS {
             self.subflows.clear();
+            self.forgotten = now;
+        } else if now.since(self.forgotten) > FORGET {
+            self.subflows.retain(|_, last| last.take().is_some());
             self.forgotten = now;
         }
         let Transport { bytes_acked, sacked, retransmitted, .. } = *transport;
         let counts = Counts { acked: bytes_acked as u32, sacked, retransmitted };
-        let last = self.subflows.insert((path, transport.token, number_of(transport.peer)), counts);
+        let key = (path, transport.token, number_of(transport.peer));
+        let last = self.subflows.insert(key, Some(counts)).flatten();
         // Another subflow in the place of a closed one counts from 0.
         let is_another = |last: &Counts| {
             counts.acked.wrapping_sub(last.acked) > u32::MAX / 2 || counts.retransmitted < last.retransmitted
