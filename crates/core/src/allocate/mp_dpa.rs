@@ -118,6 +118,7 @@ mod tests {
     use crate::allocate::Latest;
     use crate::assess::Belief;
     use crate::path::{PathState, Rat};
+    use alloc::vec;
 
     /// Whether the other path carries at each step, if `bytes` are acknowledged each
     /// 100 ms of 1 MB due in 10 s.

@@ -248,7 +248,8 @@ impl Driver {
         let name = |vehicle: &u32| self.name(Peer::Vehicle(*vehicle)).to_owned();
         let (event, fields) = match event {
             Event::Decided { vehicle, from, to, reason } => {
-                let inputs: serde_json::Map<_, _> = reason.inputs.iter().map(|(key, of)| ((*key).into(), json!(of))).collect();
+                let inputs: serde_json::Map<_, _> =
+                    reason.inputs.iter().map(|(key, of)| ((*key).into(), json!(of))).collect();
                 let (from, to) = (unit(from), unit(to));
                 let fields = json!({ "vehicle": name(vehicle), "from": from, "to": to, "rule": reason.rule, "reason": reason.text(),
                                      "inputs": inputs });
