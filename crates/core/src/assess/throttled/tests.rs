@@ -134,3 +134,16 @@ fn pauses_double_with_each_unsuccessful_trial_and_a_recovery_ends_them() {
     path.carry(2, full(0.96, 12.0), -85.0);
     assert_eq!(path.assessor.pause(), Duration::from_secs(10), "the volume was new, and is used up again");
 }
+
+#[test]
+fn a_path_whose_radio_may_be_the_cause_rests_for_less_until_a_trial_shows_the_same_rate_again() {
+    let mut path = Path::new(Rat::Nr);
+    path.carry(1, shaped(1.0, 123.0), -85.0);
+    for (mbit_s, pause_s) in [(0.5, 2), (1.5, 4), (1.4, 8), (0.3, 80)] {
+        assert_eq!(path.assessor.pause(), Duration::from_secs(pause_s));
+        path.now_ms += pause_s * 1000;
+        path.carry(1, shaped(mbit_s, 123.0), -85.0);
+        assert_eq!(path.is().0, Belief::Stalled);
+    }
+    assert_eq!(path.assessor.pause(), Duration::from_secs(32), "another rate: a radio");
+}
