@@ -9,7 +9,7 @@
 //! Such a path costs more than it adds. The receiver reads in order, and what waits on the slow path holds up what the
 //! others deliver. So the path rests, and carries only while no other path is good. Nothing but a trial tells whether
 //! it is throttled no more: it carries again after a pause, until its rate is shown. The pause doubles with
-//! each unsuccessful trial. It is short while a radio that fades may be the cause, and no trial showed the same rate again.
+//! each unsuccessful trial. The first is short if a radio that fades may be the cause.
 //!
 //! A radio whose range ends within a drive is not judged by this: its signal tells.
 
@@ -42,11 +42,10 @@ const SHAPED_DEVIATION: f64 = 0.25;
 const SIGNAL_WEIGHT: f64 = 0.125;
 /// What waits on the path is given to the others: for so long its subflows are closed.
 const TAKEN_BACK: Duration = Duration::from_secs(1);
-/// First pause; it doubles with each unsuccessful trial, at most so often: 43 minutes.
-const PAUSE: Duration = Duration::from_secs(10);
-/// The same while a radio may be the cause: a fade is over sooner.
+/// First pause; after an unsuccessful trial it is twice as long as the last one, from the first to the second of these.
+const PAUSES: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(2560)];
+/// First pause if a radio may be the cause: a fade is over sooner.
 const RADIO_PAUSE: Duration = Duration::from_secs(2);
-const MAX_DOUBLINGS: u32 = 8;
 /// A rate above the limit by this factor is that of a path which is throttled no more.
 const RECOVERED: f64 = 2.0;
 
@@ -62,11 +61,9 @@ pub struct Throttled {
     same: Option<(Instant, f64)>,
     /// The rate at or below which it was found to be throttled, in bit/s; `None` if it is not.
     limit_bit_s: Option<f64>,
-    /// Since when it rests, its rate before, in bit/s, and the first pause.
+    /// Since when it rests, and for how long.
     rests: Option<Instant>,
-    found_bit_s: f64,
-    first_pause: Duration,
-    doublings: u32,
+    pause: Duration,
     belief: Belief,
     reason: Reason,
 }
@@ -98,11 +95,11 @@ impl Throttled {
         if self.limit_bit_s.is_some_and(|limit| carried.bit_s > RECOVERED * limit) {
             let text = format!("{} Mbit/s are delivered again", mbit_s(carried.bit_s));
             let inputs = [("delivered_kbit_s", carried.bit_s / 1e3)];
-            (self.limit_bit_s, self.rests, self.doublings) = (None, None, 0);
+            (self.limit_bit_s, self.rests) = (None, None);
             (self.belief, self.reason) = (Belief::Good, Reason::plain("throttled.over", text).with(inputs));
         }
         let is_same = self.has_been_the_same(now, carried);
-        let is_of_the_network = is_same || is_policed(carried);
+        let is_of_the_network = is_same || is_policed(carried) || self.limit_bit_s.is_some();
         let shown = if self.limit_bit_s.is_some() { SHOWN_AGAIN } else { SHOWN };
         if self.rests.is_none() && carried.constant_for >= shown {
             self.compare(now, carried, is_of_the_network);
@@ -111,8 +108,8 @@ impl Throttled {
 
     /// Whether the path has been full at the same rate for as long as a fading radio is not.
     fn has_been_the_same(&mut self, now: Instant, carried: &Carried) -> bool {
-        let same = self.same.filter(|(_, bit_s)| carried.is_full && is_near(carried, *bit_s));
-        let same = same.unwrap_or((now, carried.bit_s));
+        let is_near = |(_, bit_s): &(Instant, f64)| (carried.bit_s - bit_s).abs() <= SHAPED_DEVIATION * bit_s;
+        let same = self.same.filter(|same| carried.is_full && is_near(same)).unwrap_or((now, carried.bit_s));
         self.same = Some(same);
         now.since(same.0) >= SHAPED
     }
@@ -121,8 +118,7 @@ impl Throttled {
     fn compare(&mut self, now: Instant, carried: &Carried, is_of_the_network: bool) {
         let best = if self.before[0].bit_s >= self.before[1].bit_s { self.before[0] } else { self.before[1] };
         let has_fallen = best.dbm.zip(self.dbm).is_some_and(|(then, now)| now < then - FALLEN_DB);
-        let is_known = is_of_the_network || self.limit_bit_s.is_some();
-        let own_bit_s = if has_fallen || !is_known { 0.0 } else { OWN_SHARE * best.bit_s };
+        let own_bit_s = if has_fallen || !is_of_the_network { 0.0 } else { OWN_SHARE * best.bit_s };
         let other_bit_s = OTHER_SHARE * carried.fastest_other_bit_s;
         let limit_bit_s = self.limit_bit_s.unwrap_or(0.0).max(own_bit_s).max(other_bit_s);
         if carried.bit_s > limit_bit_s {
@@ -141,12 +137,14 @@ impl Throttled {
             let text = format!("{delivered}, still no more than {}", mbit_s(limit_bit_s));
             ("throttled.still", text, ("limit_kbit_s", limit_bit_s / 1e3))
         };
-        let is_again = self.limit_bit_s.replace(limit_bit_s).is_some();
-        self.doublings = if is_again { (self.doublings + 1).min(MAX_DOUBLINGS) } else { 0 };
+        let [least, longest] = PAUSES;
+        self.pause = match self.limit_bit_s.replace(limit_bit_s) {
+            Some(_) => (self.pause * 2).clamp(least, longest),
+            None if is_of_the_network => least,
+            None => RADIO_PAUSE,
+        };
         self.rests = Some(now);
-        let is_same_again = is_near(carried, core::mem::replace(&mut self.found_bit_s, carried.bit_s));
-        self.first_pause = if is_of_the_network || is_same_again { PAUSE } else { RADIO_PAUSE };
-        let pause_s = self.pause().as_secs_f64();
+        let pause_s = self.pause.as_secs_f64();
         let inputs = [("delivered_kbit_s", carried.bit_s / 1e3), figure, ("pause_s", pause_s)];
         let text = format!("{text}; it rests for {pause_s} s");
         (self.belief, self.reason) = (Belief::Stalled, Reason::plain(rule, text).with(inputs));
@@ -155,20 +153,11 @@ impl Throttled {
     fn signal_text(&self) -> String {
         self.dbm.map_or(String::new(), |dbm| format!(", at {dbm:.0} dBm as then"))
     }
-
-    fn pause(&self) -> Duration {
-        self.first_pause * (1 << self.doublings)
-    }
 }
 
 /// Whether what exceeds the rate is dropped rather than queued.
 fn is_policed(carried: &Carried) -> bool {
     carried.loss >= POLICED_LOSS && carried.queued.is_some_and(|queued| queued <= NO_QUEUE)
-}
-
-/// Whether a rate is the same as an earlier one, in bit/s.
-fn is_near(carried: &Carried, bit_s: f64) -> bool {
-    (carried.bit_s - bit_s).abs() <= SHAPED_DEVIATION * bit_s
 }
 
 /// A rate with two digits at least.
@@ -194,9 +183,9 @@ impl Assessor for Throttled {
 
     fn advance(&mut self, now: Instant) {
         let Some(since) = self.rests else { return };
-        if now >= since + self.pause() {
+        if now >= since + self.pause {
             self.rests = None;
-            let pause_s = self.pause().as_secs_f64();
+            let pause_s = self.pause.as_secs_f64();
             let text = format!("it is tried, after a rest of {pause_s} s");
             let inputs = [("pause_s", pause_s)];
             (self.belief, self.reason) = (Belief::Good, Reason::plain("throttled.trial", text).with(inputs));
@@ -211,7 +200,7 @@ impl Assessor for Throttled {
 
     fn next_wakeup(&self) -> Option<Instant> {
         let since = self.rests?;
-        Some(since + if self.belief == Belief::Stalled { TAKEN_BACK } else { self.pause() })
+        Some(since + if self.belief == Belief::Stalled { TAKEN_BACK } else { self.pause })
     }
 }
 

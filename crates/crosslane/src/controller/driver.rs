@@ -5,7 +5,6 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crosslane_core::assess::Reason;
 use crosslane_core::engine::Engine;
 use crosslane_core::roadside::controller::{Controller, Event, Input, Output, Peer};
 use crosslane_core::roadside::messages::{Announcement, Role};
