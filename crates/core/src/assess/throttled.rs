@@ -9,7 +9,8 @@
 //! Such a path costs more than it adds. The receiver reads in order, and what waits on the slow path holds up what the
 //! others deliver. So the path rests, and carries only while no other path is good. Nothing but a trial tells whether
 //! it is throttled no more: it carries again after a pause, until its rate is shown. The pause doubles with
-//! each unsuccessful trial. The first is short if a radio that fades may be the cause.
+//! each unsuccessful trial. The first is short if packets wait in a queue, as that of a radio
+//! that fades.
 //!
 //! A radio whose range ends within a drive is not judged by this: its signal tells.
 
@@ -44,7 +45,7 @@ const SIGNAL_WEIGHT: f64 = 0.125;
 const TAKEN_BACK: Duration = Duration::from_secs(1);
 /// First pause; after an unsuccessful trial it is twice as long as the last one, from the first to the second of these.
 const PAUSES: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(2560)];
-/// First pause if a radio may be the cause: a fade is over sooner.
+/// First pause if a radio may be the cause, in whose queue packets wait: a fade is over sooner.
 const RADIO_PAUSE: Duration = Duration::from_secs(2);
 /// A rate above the limit by this factor is that of a path which is throttled no more.
 const RECOVERED: f64 = 2.0;
@@ -140,7 +141,7 @@ impl Throttled {
         let [least, longest] = PAUSES;
         self.pause = match self.limit_bit_s.replace(limit_bit_s) {
             Some(_) => (self.pause * 2).clamp(least, longest),
-            None if is_of_the_network => least,
+            None if is_of_the_network || carried.queued.is_none_or(|queued| queued <= NO_QUEUE) => least,
             None => RADIO_PAUSE,
         };
         self.rests = Some(now);

@@ -150,4 +150,7 @@ fn a_path_whose_radio_may_be_the_cause_is_tried_again_sooner_for_the_first_time(
     assert_eq!(path.is(), (Belief::Good, "throttled.over"));
     path.carry(1, shaped(1.0, 123.0), -85.0);
     assert_eq!(path.assessor.pause, Duration::from_secs(2), "another fade");
+    let mut lossy = Path::new(Rat::Nr);
+    lossy.carry(1, Carried { loss: 0.0, ..full(1.0, 123.0) }, -85.0);
+    assert_eq!(lossy.assessor.pause, Duration::from_secs(10), "no queue, no fade");
 }
