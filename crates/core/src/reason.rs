@@ -6,6 +6,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use arrayvec::ArrayVec;
+use core::fmt;
 
 /// Maximum number of figures of a reason.
 pub const MAX_FIGURES: usize = 4;
@@ -17,7 +18,7 @@ pub type Figures = ArrayVec<(&'static str, f64), MAX_FIGURES>;
 pub type Sentence = fn([f64; MAX_FIGURES]) -> String;
 
 /// The reason for a belief or a decision.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Reason {
     /// The rule that applied, e.g. `threshold.leave`.
     pub rule: &'static str,
@@ -83,6 +84,14 @@ impl Reason {
     }
 }
 
+/// As it is shown: the address of a function would differ from build to build.
+impl fmt::Debug for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Reason { rule, inputs, .. } = self;
+        f.debug_struct("Reason").field("rule", rule).field("text", &self.text()).field("inputs", inputs).finish()
+    }
+}
+
 impl PartialEq for Reason {
     fn eq(&self, other: &Reason) -> bool {
         let is_same_words = || match (&self.words, &other.words) {
@@ -109,5 +118,31 @@ impl From<&'static str> for Words {
 impl From<String> for Words {
     fn from(words: String) -> Words {
         Words::Text(words.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_made_into_words_from_its_figures_and_says_which_path_it_is_about() {
+        let reason = Reason::new("age", [("age_ms", 70.4), ("limit_ms", 65.0)], |[age, limit, missing, _]| {
+            format!("{age:.0} ms, {limit:.0} allowed, {missing}")
+        });
+        assert_eq!(reason.text(), "70 ms, 65 allowed, NaN");
+        assert_eq!(reason.about(&"lte".into(), "stalled").text(), "lte is stalled: 70 ms, 65 allowed, NaN");
+        assert_eq!(
+            format!("{reason:?}"),
+            "Reason { rule: \"age\", text: \"70 ms, 65 allowed, NaN\", inputs: [(\"age_ms\", 70.4), (\"limit_ms\", 65.0)] }"
+        );
+        assert!(Reason::default().is_empty() && !reason.is_empty());
+    }
+
+    #[test]
+    fn reasons_are_equal_if_they_read_the_same_whatever_the_words_are_made_from() {
+        let new = |figure| Reason::new("r", [("a_ms", figure)], |[figure, ..]| format!("{figure} ms"));
+        assert_eq!(new(1.0), Reason::plain("r", String::from("1 ms")).with([("a_ms", 1.0)]));
+        assert!(new(1.0) == new(1.0) && new(1.0) != new(2.0) && new(1.0) != new(1.0).about(&"a".into(), "good"));
     }
 }
