@@ -34,13 +34,11 @@ mod path;
 mod preference;
 mod view;
 
-pub use allocation::MAX_CLASSES;
+pub use crate::path::MAX_PATHS;
+pub use crate::wanted::MAX_CLASSES;
 pub use changes::{Change, Changed};
 pub use preference::Preferred;
 pub use view::{Argument, PathView};
-
-/// Maximum number of paths.
-pub const MAX_PATHS: usize = 16;
 
 /// Inputs of an agent.
 #[derive(Clone, Debug, PartialEq)]
@@ -222,8 +220,12 @@ impl Agent {
                 self.assess_sample(now, &Sample { path: broken.path, kind: SampleKind::Break(broken) });
             }
             self.echoes.on_transport(now, sample.path, transport);
-            let carried = self.rates.observe(now, sample.path, transport);
-            carried.iter().for_each(|sample| self.assess_sample(now, sample));
+            if self.rates.observe(now, sample.path, transport) {
+                for path in (0..MAX_PATHS as u8).map(PathId) {
+                    let carried = self.rates.sample(path);
+                    carried.iter().for_each(|sample| self.assess_sample(now, sample));
+                }
+            }
         }
         self.assess_sample(now, sample);
     }
@@ -298,7 +300,8 @@ impl Agent {
         let mut changed = None;
         for (place, path) in self.paths.iter_mut().enumerate() {
             let id = PathId(place as u8);
-            for assessor in &mut path.assessors {
+            let mut worst = None;
+            for (assessor, at) in path.assessors.iter_mut().zip(0..) {
                 assessor.advance(now);
                 while let Some(alarm) = assessor.poll_alarm() {
                     self.reports.outputs.push_back(Output::Alarm { path: id, alarm });
@@ -307,13 +310,10 @@ impl Agent {
                     let event = Event::Stalled(id, stalled);
                     self.actuators.iter_mut().for_each(|actuator| actuator.handle(now, &event));
                 }
+                worst = worst.max(Some((assessor.belief().0, at)));
             }
-            let Some((belief, reason)) = path.assessors.iter().map(|a| a.belief()).max_by_key(|(belief, _)| *belief)
-            else {
-                continue;
-            };
-            if belief != path.belief {
-                let reason = reason.clone();
+            if let Some((belief, at)) = worst.filter(|(belief, _)| *belief != path.belief) {
+                let reason = path.assessors[at].belief().1.clone();
                 path.believe(now, id, belief, reason, &mut self.reports);
                 changed = Some(place);
             }
@@ -327,13 +327,16 @@ impl Agent {
 
     /// When a belief or what the allocator wants may change.
     fn deciding_wakeup(&self) -> Option<Instant> {
-        let assessors = self.paths.iter().flat_map(|path| &path.assessors);
-        assessors
-            .filter_map(|assessor| assessor.next_wakeup())
-            .chain(self.allocator.next_wakeup())
-            .chain(self.classes.iter().filter_map(Class::next_wakeup))
-            .chain(self.preference_end())
-            .min()
+        let mut first = self.allocator.next_wakeup();
+        let mut consider = |at: Option<Instant>| {
+            if at.is_some_and(|at| first.is_none_or(|first| at < first)) {
+                first = at;
+            }
+        };
+        self.paths.iter().for_each(|path| path.assessors.iter().for_each(|assessor| consider(assessor.next_wakeup())));
+        self.classes.iter().for_each(|class| consider(class.next_wakeup()));
+        consider(self.preference_end());
+        first
     }
 }
 

@@ -3,11 +3,18 @@
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use arrayvec::ArrayVec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
 use crate::parameters::Choice;
 use crate::time::{Duration, Instant};
+
+/// Maximum number of paths.
+pub const MAX_PATHS: usize = 16;
+
+/// Something for each of the paths, in the order of their ids.
+pub type PerPath<T> = ArrayVec<T, MAX_PATHS>;
 
 /// A path, by its index in the configuration (0 to 15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,7 +2,10 @@
 
 use alloc::vec::Vec;
 
-use crate::path::{PathId, PathState};
+use crate::path::{PathId, PathState, PerPath};
+
+/// Maximum number of classes of connections after the default one.
+pub const MAX_CLASSES: usize = 16;
 
 /// A class of connections with separate wanted states; 0 is the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,21 +54,23 @@ impl Order {
 /// What an allocator wants of the paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// For each class of connections the state of each path.
-    classes: Vec<Vec<PathState>>,
+    /// The state of each path, for connections of the default class.
+    states: PerPath<PathState>,
+    /// The same for each further class.
+    further: Vec<PerPath<PathState>>,
     order: Order,
 }
 
-impl From<Vec<PathState>> for Wanted {
+impl From<PerPath<PathState>> for Wanted {
     /// The same states for all connections, in the user's order.
-    fn from(states: Vec<PathState>) -> Wanted {
-        Wanted { classes: Vec::from([states]), order: Order::Preference }
+    fn from(states: PerPath<PathState>) -> Wanted {
+        Wanted { states, ..Wanted::default() }
     }
 }
 
 impl FromIterator<PathState> for Wanted {
     fn from_iter<I: IntoIterator<Item = PathState>>(states: I) -> Wanted {
-        states.into_iter().collect::<Vec<PathState>>().into()
+        states.into_iter().collect::<PerPath<PathState>>().into()
     }
 }
 
@@ -76,18 +81,23 @@ impl Wanted {
     }
 
     /// With other states for the connections of a further class; returns the class too.
-    pub fn with_class(mut self, states: Vec<PathState>) -> (Wanted, ConnectionClass) {
-        self.classes.push(states);
-        let class = ConnectionClass((self.classes.len() - 1) as u8);
+    pub fn with_class(mut self, states: PerPath<PathState>) -> (Wanted, ConnectionClass) {
+        self.further.push(states);
+        let class = ConnectionClass(self.further.len() as u8);
         (self, class)
     }
 
     /// Sets the states for the connections of a class, whether it exists or is the next one.
-    pub(crate) fn set_class(&mut self, class: ConnectionClass, states: Vec<PathState>) {
-        match self.classes.get_mut(usize::from(class.0)) {
-            Some(of_class) => *of_class = states,
-            None => self.classes.push(states),
+    pub(crate) fn set_class(&mut self, class: ConnectionClass, states: PerPath<PathState>) {
+        match usize::from(class.0).checked_sub(1) {
+            None => self.states = states,
+            Some(place) if place < self.further.len() => self.further[place] = states,
+            Some(_) => self.further.push(states),
         }
+    }
+
+    fn classes_mut(&mut self) -> impl Iterator<Item = &mut PerPath<PathState>> {
+        core::iter::once(&mut self.states).chain(&mut self.further)
     }
 
     /// The order of the paths.
@@ -97,24 +107,24 @@ impl Wanted {
 
     /// The state of each path for connections of the default class.
     pub fn states(&self) -> &[PathState] {
-        self.classes.first().map_or(&[], Vec::as_slice)
+        &self.states
     }
 
     /// The state of a path for a class; an unknown class is the default one.
     pub fn state(&self, class: ConnectionClass, path: PathId) -> PathState {
-        let states = self.classes.get(usize::from(class.0)).or(self.classes.first());
-        states.and_then(|states| states.get(usize::from(path.0))).copied().unwrap_or(PathState::Closed)
+        let further = usize::from(class.0).checked_sub(1).and_then(|place| self.further.get(place));
+        further.unwrap_or(&self.states).get(usize::from(path.0)).copied().unwrap_or(PathState::Closed)
     }
 
     /// Sets the state of a path for all connections.
     pub(crate) fn set(&mut self, path: PathId, state: PathState) {
-        let states = self.classes.iter_mut().filter_map(|states| states.get_mut(usize::from(path.0)));
+        let states = self.classes_mut().filter_map(|states| states.get_mut(usize::from(path.0)));
         states.for_each(|of_class| *of_class = state);
     }
 
     /// Only this path carries, for all connections; the others that carried are in reserve.
     pub(crate) fn prefer(&mut self, path: PathId) {
-        for states in &mut self.classes {
+        for states in self.classes_mut() {
             states.iter_mut().for_each(|state| *state = (*state).min(PathState::Backup));
         }
         self.set(path, PathState::Active);

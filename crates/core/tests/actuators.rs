@@ -29,7 +29,7 @@ impl Assessor for LinkState {
     fn observe(&mut self, _now: Instant, sample: &Sample) {
         if let SampleKind::Link { up } = sample.kind {
             self.0 = if up { Belief::Good } else { Belief::Lost };
-            self.1 = Reason { rule: "link", text: format!("the interface is up: {up}"), ..Reason::default() };
+            self.1 = Reason::plain("link", format!("the interface is up: {up}"));
         }
     }
 
@@ -67,7 +67,7 @@ impl Allocator for BySinr {
         let order = Order::Paths(order);
         let changed = order != self.order;
         self.order = order;
-        changed.then(|| Reason { rule: "sinr", text: "another path has the best SINR".into(), ..Reason::default() })
+        changed.then(|| Reason::plain("sinr", "another path has the best SINR"))
     }
 }
 
@@ -77,7 +77,7 @@ struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Actuator for Log {
     fn apply(&mut self, _now: Instant, wanted: &Wanted, verdicts: &[Verdict]) {
-        let line = |(state, verdict): (&PathState, &Verdict)| format!("{}: {}", state.name(), verdict.reason());
+        let line = |(state, verdict): (&PathState, &Verdict)| format!("{}: {}", state.name(), verdict.reason.text());
         self.0.lock().unwrap().push(wanted.states().iter().zip(verdicts).map(line).collect::<Vec<_>>().join("; "));
     }
 

@@ -47,7 +47,7 @@ impl Assessor for LastSample {
     fn observe(&mut self, _: Instant, sample: &Sample) {
         if let SampleKind::Signal(Signal { rssi_dbm, .. }) = sample.kind {
             self.belief = if f64::from(rssi_dbm) > self.threshold_dbm { Belief::Good } else { Belief::Fading };
-            self.reason = Reason { rule: "last-sample", text: format!("{rssi_dbm} dBm"), inputs: Vec::new() };
+            self.reason = Reason::plain("last-sample", format!("{rssi_dbm} dBm"));
         }
     }
 

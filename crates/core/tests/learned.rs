@@ -87,7 +87,7 @@ fn the_order_follows_the_tree_at_the_end_of_a_window_and_its_reason_is_the_way_t
     testbed.run(250, &[(None, 30), (Some(-71.5), 30)]);
     let (_, order, reason) = testbed.orders.last().expect("an order");
     assert_eq!((&**order, reason.rule, &*reason.inputs), (&[0, 1][..], "learned.tree", &[("a_first", 0.1)][..]));
-    assert_eq!(reason.text, "the tree puts the paths in the order 0, 1: a.signal_dbm -71.5000 ≤ -70.0000");
+    assert_eq!(reason.text(), "the tree puts the paths in the order 0, 1: a.signal_dbm -71.5000 ≤ -70.0000");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn what_the_tree_cannot_say_is_left_to_the_rule_and_reported() {
     let (_, order, reason) = testbed.orders.last().expect("an order");
     assert_eq!((order.len(), reason.rule), (0, "learned.rule"));
     assert_eq!(
-        reason.text,
+        reason.text(),
         "the rule of `threshold` applies, since a-b.rtt_ms is unknown, stale or impossible, with a = path 0 and b = path 1"
     );
 }
@@ -169,7 +169,7 @@ fn a_tree_whose_fallback_is_no_order_leaves_the_choice_to_the_scheduler_wherever
     assert_eq!((order.len(), reason.rule, testbed.is_free), (0, "learned.rule", true));
     let sentence =
         "the packet scheduler's own choice applies, since only 50 % of the training windows of its leaf agree";
-    assert_eq!(reason.text, sentence);
+    assert_eq!(reason.text(), sentence);
 }
 
 #[test]

@@ -75,14 +75,14 @@ fn run_with(
 }
 
 /// When the order changed, with the rule and the reason.
-fn orders(run: &Recording) -> impl Iterator<Item = (f64, &'static str, &str)> {
+fn orders(run: &Recording) -> impl Iterator<Item = (f64, &'static str, String)> {
     run.agent_outputs.iter().filter_map(|(at, output)| match output {
-        Output::Order { reason, .. } => Some((at.as_secs_f64(), reason.rule, reason.text.as_str())),
+        Output::Order { reason, .. } => Some((at.as_secs_f64(), reason.rule, reason.text())),
         _ => None,
     })
 }
 
-fn withdrawn(run: &Recording) -> Option<(f64, &str)> {
+fn withdrawn(run: &Recording) -> Option<(f64, String)> {
     orders(run).find(|(_, rule, _)| *rule == "learned.withdrawn").map(|(at, _, text)| (at, text))
 }
 

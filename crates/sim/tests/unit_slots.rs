@@ -89,10 +89,10 @@ fn an_event_names_the_unit_and_why_it_took_or_left_its_slot() -> Outcome {
     let run = run(&road("slots = 4", ""), "threshold", 1)?;
     let (t_s, first) = changes(&run).next().ok_or("no change")?;
     assert!(first.opened && t_s < 0.2 && first.path.0 == (first.station - 2000) as u8, "{first:?}");
-    assert!(first.reason.text.starts_with(&format!("a CAM of rsu{} arrived, ", first.path.0)), "{first:?}");
+    assert!(first.reason.text().starts_with(&format!("a CAM of rsu{} arrived, ", first.path.0)), "{first:?}");
     let left = changes(&run).find(|(_, change)| !change.opened).ok_or("none left")?.1;
     let name = format!("rsu{}", left.path.0);
-    assert!(left.reason.text.contains(&name) && left.reason.rule.starts_with("roadside."), "{left:?}");
+    assert!(left.reason.text().contains(&name) && left.reason.rule.starts_with("roadside."), "{left:?}");
     Ok(())
 }
 

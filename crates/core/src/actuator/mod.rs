@@ -6,6 +6,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use arrayvec::ArrayVec;
 use core::net::{IpAddr, SocketAddr};
 
 use crate::assess::{Belief, StalledSubflow};
@@ -16,7 +17,7 @@ use crate::mptcp::{
 use crate::path::{PathId, PathSpec, PathState};
 use crate::reason::Reason;
 use crate::time::Instant;
-use crate::wanted::{ConnectionClass, Wanted};
+use crate::wanted::{ConnectionClass, MAX_CLASSES, Wanted};
 
 mod kernel_endpoints;
 mod mptcp_subflows;
@@ -30,15 +31,16 @@ pub use packet_scheduler::{PacketScheduler, Steering};
 pub struct Verdict<'a> {
     /// The belief about it.
     pub belief: Belief,
-    /// The reason for its wanted state for each class of connections, the default one first: a
-    /// sentence; empty until a decision.
-    pub reasons: Vec<&'a str>,
+    /// The reason for its wanted state for the default class of connections; empty until a decision.
+    pub reason: &'a Reason,
+    /// The same for each further class.
+    pub further: ArrayVec<&'a Reason, MAX_CLASSES>,
 }
 
 impl<'a> Verdict<'a> {
-    /// The reason for its wanted state for the default class of connections.
-    pub fn reason(&self) -> &'a str {
-        self.reasons.first().unwrap_or(&"")
+    /// The reasons for its wanted state, for each class of connections.
+    pub fn reasons(&self) -> impl Iterator<Item = &'a Reason> {
+        core::iter::once(self.reason).chain(self.further.iter().copied())
     }
 }
 

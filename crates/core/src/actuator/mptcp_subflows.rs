@@ -16,7 +16,7 @@ impl Actuator for Manager {
     fn apply(&mut self, now: Instant, wanted: &Wanted, verdicts: &[Verdict]) {
         let is_lost = |verdict: &Verdict| matches!(verdict.belief, Belief::Lost | Belief::Stalled);
         self.set_lost(verdicts.iter().map(is_lost).collect());
-        self.set_reasons(verdicts.iter().map(|verdict| verdict.reasons.as_slice()));
+        self.set_reasons(verdicts.iter().map(Verdict::reasons));
         self.set_wanted(now, wanted);
     }
 

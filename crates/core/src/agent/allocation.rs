@@ -14,12 +14,9 @@ use crate::actuator::Verdict;
 use crate::allocate::{Allocator, PathInput, PathSupply};
 use crate::assess::Reason;
 use crate::demand::Demand;
-use crate::path::{PathId, PathState};
+use crate::path::{PathId, PathState, PerPath};
 use crate::time::Instant;
-use crate::wanted::{ConnectionClass, Wanted};
-
-/// Maximum number of classes of connections after the default one.
-pub const MAX_CLASSES: usize = 16;
+use crate::wanted::{ConnectionClass, MAX_CLASSES, Wanted};
 
 /// A class of connections after the default one.
 pub(super) struct Class {
@@ -29,6 +26,12 @@ pub(super) struct Class {
 }
 
 impl Class {
+    fn review(&mut self, now: Instant, paths: &[Path]) -> Option<Reason> {
+        let mut supplies = supplies(paths);
+        supplies.iter_mut().enumerate().for_each(|(path, supply)| supply.input.was = self.state(path));
+        self.allocator.review(now, &supplies)
+    }
+
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         self.allocator.next_wakeup()
     }
@@ -37,14 +40,13 @@ impl Class {
         self.paths.get(place).map_or(PathState::Closed, |(state, _)| *state)
     }
 
-    /// The reason of a path's wanted state; empty until a decision.
-    fn reason(&self, place: usize) -> &str {
-        self.paths.get(place).map_or("", |(_, reason)| &reason.text)
-    }
-
-    fn states(&self) -> Vec<PathState> {
+    fn states(&self) -> PerPath<PathState> {
         self.paths.iter().map(|(state, _)| *state).collect()
     }
+}
+
+fn supplies(paths: &[Path]) -> PerPath<PathSupply<'_>> {
+    paths.iter().map(Path::supply).collect()
 }
 
 fn class_at(place: usize) -> ConnectionClass {
@@ -62,8 +64,7 @@ impl Agent {
     }
 
     pub(super) fn on_demand(&mut self, now: Instant, demand: &Demand) {
-        let paths: Vec<PathSupply> = self.paths.iter().map(Path::supply).collect();
-        let reason = self.allocator.on_demand(now, demand, &paths);
+        let reason = self.allocator.on_demand(now, demand, &supplies(&self.paths));
         while let Some(admission) = self.allocator.poll_admission() {
             self.reports.outputs.push_back(Output::Admission(admission));
         }
@@ -75,8 +76,8 @@ impl Agent {
 
     /// Allocates again for the classes whose allocators ask for it.
     pub(super) fn review(&mut self, now: Instant) {
-        let supplies: Vec<PathSupply> = self.paths.iter().map(Path::supply).collect();
-        if let Some(reason) = self.allocator.review(now, &supplies) {
+        let reason = self.allocator.review(now, &supplies(&self.paths));
+        if let Some(reason) = reason {
             self.allocate_default(now, |_, _| reason.clone());
             self.apply(now);
         }
@@ -84,10 +85,7 @@ impl Agent {
             self.reports.outputs.push_back(Output::Trial(trial));
         }
         for place in 0..self.classes.len() {
-            let class = &mut self.classes[place];
-            let mut supplies: Vec<PathSupply> = self.paths.iter().map(Path::supply).collect();
-            supplies.iter_mut().enumerate().for_each(|(path, supply)| supply.input.was = class.state(path));
-            if let Some(reason) = class.allocator.review(now, &supplies) {
+            if let Some(reason) = self.classes[place].review(now, &self.paths) {
                 self.allocate_class(place, |_, _| reason.clone());
                 self.apply(now);
             }
@@ -102,7 +100,7 @@ impl Agent {
     }
 
     pub(super) fn allocate_default(&mut self, now: Instant, why: impl Fn(&[Path], usize) -> Reason) {
-        let inputs: Vec<PathInput> = self.paths.iter().map(Path::input).collect();
+        let inputs: PerPath<PathInput> = self.paths.iter().map(Path::input).collect();
         let mut wanted = self.allocator.allocate(&inputs);
         self.restrict(&mut wanted);
         for place in 0..self.paths.len() {
@@ -136,7 +134,7 @@ impl Agent {
     fn allocate_class(&mut self, place: usize, why: impl Fn(&[Path], usize) -> Reason) {
         let class = &mut self.classes[place];
         let of_class = |(path, input): (usize, PathInput)| PathInput { was: class.state(path), ..input };
-        let inputs: Vec<PathInput> = self.paths.iter().map(Path::input).enumerate().map(of_class).collect();
+        let inputs: PerPath<PathInput> = self.paths.iter().map(Path::input).enumerate().map(of_class).collect();
         let mut wanted = class.allocator.allocate(&inputs);
         self.restrict(&mut wanted);
         self.classes[place].paths.resize_with(self.paths.len(), Default::default);
@@ -183,12 +181,13 @@ impl Agent {
 
     pub(super) fn apply(&mut self, now: Instant) {
         let paths = self.paths.iter().enumerate();
-        let verdicts: Vec<Verdict> = paths.map(|(place, path)| verdict(path, place, &self.classes)).collect();
+        let verdicts: PerPath<Verdict> = paths.map(|(place, path)| verdict(path, place, &self.classes)).collect();
         self.actuators.iter_mut().for_each(|actuator| actuator.apply(now, &self.wanted, &verdicts));
     }
 }
 
 fn verdict<'a>(path: &'a Path, place: usize, classes: &'a [Class]) -> Verdict<'a> {
-    let of_classes = classes.iter().map(|class| class.reason(place));
-    Verdict { belief: path.belief, reasons: iter::once(&*path.state_reason.text).chain(of_classes).collect() }
+    // A path without a decision of the class has no reason.
+    let further = classes.iter().filter_map(|class| class.paths.get(place).map(|(_, reason)| reason)).collect();
+    Verdict { belief: path.belief, reason: &path.state_reason, further }
 }

@@ -1,9 +1,10 @@
 //! The last changes of each path, for those who ask why it is as it is.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
-use crate::assess::{Belief, Reason};
-use crate::path::{PathId, PathState};
+use crate::assess::{Belief, Reason, push_recent};
+use crate::path::{MAX_PATHS, PathId, PathState};
 use crate::time::Instant;
 
 /// Changes kept of each path.
@@ -33,38 +34,35 @@ pub enum Changed {
     State(PathState),
 }
 
-/// The last changes, the oldest first.
+/// The last changes of each path, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    recent: VecDeque<Change>,
+    recent: [VecDeque<Change>; MAX_PATHS],
     last: u64,
 }
 
 impl Changes {
     pub(super) fn push(&mut self, at: Instant, path: PathId, to: Changed, reason: Reason) {
-        if self.recent.iter().filter(|change| change.path == path).count() >= MAX_CHANGES
-            && let Some(oldest) = self.recent.iter().position(|change| change.path == path)
-        {
-            self.recent.remove(oldest);
-        }
         self.last += 1;
-        self.recent.push_back(Change { number: self.last, at, path, to, reason });
+        let change = Change { number: self.last, at, path, to, reason };
+        push_recent(&mut self.recent[usize::from(path.0)], MAX_CHANGES, change);
     }
 
     /// Another path takes this id.
     pub(super) fn forget(&mut self, path: PathId) {
-        self.recent.retain(|change| change.path != path);
+        self.recent[usize::from(path.0)].clear();
     }
 
+    /// Those of all paths, the oldest first.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Change> {
-        self.recent.iter()
+        let mut changes: Vec<&Change> = self.recent.iter().flatten().collect();
+        changes.sort_unstable_by_key(|change| change.number);
+        changes.into_iter()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec::Vec;
-
     use super::*;
 
     #[test]

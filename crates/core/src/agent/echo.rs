@@ -41,7 +41,7 @@ impl Agent {
         if let Some(unanswered) = due.unanswered {
             let text =
                 format!("none of {unanswered} echo requests was answered: they say nothing of this path until one is");
-            let reason = Reason { rule: "echo.unanswered", text, inputs: [("requests", unanswered.into())].into() };
+            let reason = Reason::plain("echo.unanswered", text).with([("requests", unanswered.into())]);
             self.reports.outputs.push_back(Output::EchoUnanswered { path, reason });
         }
         self.assess_sample(now, &Sample { path, kind: SampleKind::Echo(due.sample) });

@@ -2,8 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::format;
-use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::Output;
@@ -23,7 +22,7 @@ pub(super) struct Reports {
 
 #[derive(Default)]
 pub(super) struct Path {
-    pub(super) name: String,
+    pub(super) name: Arc<str>,
     pub(super) rat: Rat,
     pub(super) rank: u8,
     pub(super) radio: Option<u8>,
@@ -47,16 +46,12 @@ pub(super) struct Path {
 /// changed.
 pub(super) fn reason_for(paths: &[Path], place: usize, changed: usize) -> Reason {
     let cause = &paths[changed];
-    let mut reason = cause.reason.clone();
-    if place != changed {
-        reason.text = format!("{} is {}: {}", cause.name, cause.belief.name(), reason.text);
-    }
-    reason
+    if place == changed { cause.reason.clone() } else { cause.reason.about(&cause.name, cause.belief.name()) }
 }
 
 impl Path {
     pub(super) fn new(spec: &PathSpec, rank: u8, assessors: Vec<Box<dyn Assessor + Send>>) -> Path {
-        Path { name: spec.name.clone(), rat: spec.rat, rank, radio: spec.radio, assessors, ..Path::default() }
+        Path { name: spec.name.as_str().into(), rat: spec.rat, rank, radio: spec.radio, assessors, ..Path::default() }
     }
 
     pub(super) fn believe(&mut self, now: Instant, path: PathId, belief: Belief, reason: Reason, to: &mut Reports) {

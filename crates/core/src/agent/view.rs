@@ -76,7 +76,7 @@ impl Agent {
 
     /// Name, belief and wanted state of each path.
     pub fn paths(&self) -> impl Iterator<Item = (&str, Belief, PathState)> {
-        self.paths.iter().map(|path| (path.name.as_str(), path.belief, path.state))
+        self.paths.iter().map(|path| (&*path.name, path.belief, path.state))
     }
 
     /// Maximum number of bytes that a sender should have written and not acknowledged;
@@ -141,7 +141,7 @@ impl Agent {
         let argument = |is_for, reason| Argument { is_for, reason };
         let beliefs = path.assessors.iter().map(|assessor| assessor.belief());
         let known = beliefs.filter(|(belief, _)| *belief != Belief::Unknown || path.belief == Belief::Unknown);
-        let of_assessors = known.filter(|(_, reason)| !reason.text.is_empty());
+        let of_assessors = known.filter(|(_, reason)| !reason.is_empty());
         let mut arguments: Vec<Argument> =
             of_assessors.map(|(belief, reason)| argument(belief == Belief::Good, reason.clone())).collect();
         if arguments.is_empty() && path.belief == Belief::Unknown {

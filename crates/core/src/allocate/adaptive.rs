@@ -25,7 +25,8 @@ use super::one_of_radio::{OneOfRadio, Params};
 use super::{Allocator, Latest, Mode, PathInput, PathSupply, fallback_state};
 use crate::assess::motion::Handover;
 use crate::assess::{Belief, Reason};
-use crate::path::{Carried, PathState};
+use crate::path::{Carried, PathState, PerPath};
+use crate::reason::Sentence;
 use crate::time::{Duration, Instant};
 use crate::wanted::Wanted;
 
@@ -236,7 +237,7 @@ impl Adaptive {
 
     /// The paths with the ranks by which they are preferred now: one in hold-down does not take
     /// over from a good path.
-    fn ranked(&self, paths: &[PathInput]) -> Vec<PathInput> {
+    fn ranked(&self, paths: &[PathInput]) -> PerPath<PathInput> {
         let rank = |(place, path): (usize, &PathInput)| {
             let carries = path.was == PathState::Active && path.belief == Belief::Good;
             let track = self.tracks.get(place).copied().unwrap_or_default();
@@ -294,11 +295,11 @@ fn needs_all<'a>(now: Instant, paths: impl Iterator<Item = &'a Latest>) -> bool 
 /// Why the paths that are preferred change, as the handover of one begins or ends.
 fn handover_reason(now: Instant, since: Instant, begins: bool) -> Reason {
     let ms = now.since(since).as_secs_f64() * 1e3;
-    let text = match begins {
-        true => "a modem announced a handover: another path carries while it lasts".into(),
-        false => format!("a handover was announced {ms:.0} ms ago, and is over"),
+    let sentence: Sentence = match begins {
+        true => |_| "a modem announced a handover: another path carries while it lasts".into(),
+        false => |[ms, ..]| format!("a handover was announced {ms:.0} ms ago, and is over"),
     };
-    Reason { rule: "forecast.handover", text, inputs: [("announced_ms", ms)].into() }
+    Reason::new("forecast.handover", [("announced_ms", ms)], sentence)
 }
 
 /// Whether a reserve over a shared radio would only hold up data: it is not good, and a path
@@ -333,10 +334,12 @@ impl Allocator for Adaptive {
         let released = self.hold_down(now, paths);
         let announced = self.follow_handovers(now, paths);
         self.now = now;
-        let (of_one, of_all) = (self.one.review(now, paths), self.all.review(now, paths));
+        let of_one = self.one.review(now, paths);
+        let of_all = self.all.review_like(now, paths, &self.one);
         if let Some(held) = released.filter(|_| !self.shares) {
-            let text = format!("a path that was left is good, and was held down for {} s", held.as_secs());
-            return Some(Reason { rule: "adaptive.return", text, inputs: [("held_s", held.as_secs_f64())].into() });
+            return Some(Reason::new("adaptive.return", [("held_s", held.as_secs_f64())], |[held_s, ..]| {
+                format!("a path that was left is good, and was held down for {held_s:.0} s")
+            }));
         }
         if let Some(reason) = announced.filter(|_| !self.shares) {
             return Some(reason);
@@ -354,12 +357,13 @@ impl Allocator for Adaptive {
         if shares == core::mem::replace(&mut self.shares, shares) {
             return if shares { of_all } else { of_one };
         }
-        let text = if shares {
-            format!("the sender has had more data than one path takes for {} ms", FULL.as_millis())
-        } else {
-            format!("one path has sufficed for {} s", NOT_FULL.as_secs())
+        let (rule, sentence): (_, Sentence) = match shares {
+            true => ("adaptive.share", |_| {
+                format!("the sender has had more data than one path takes for {} ms", FULL.as_millis())
+            }),
+            false => ("adaptive.alone", |_| format!("one path has sufficed for {} s", NOT_FULL.as_secs())),
         };
-        Some(Reason { rule: if shares { "adaptive.share" } else { "adaptive.alone" }, text, inputs: [].into() })
+        Some(Reason::new(rule, [], sentence))
     }
 
     fn next_wakeup(&self) -> Option<Instant> {

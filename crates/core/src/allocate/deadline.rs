@@ -312,7 +312,7 @@ impl Deadline {
         );
         let rule = if carrying > 1 { "deadline.short" } else { "deadline.enough" };
         let inputs = vec![("due_mb", last.bytes / 1e6), ("within_s", last.within_s), ("cheapest_mb", cheapest / 1e6)];
-        Reason { rule, text, inputs }
+        Reason::plain(rule, text).with(inputs)
     }
 }
 

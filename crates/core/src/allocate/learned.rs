@@ -187,19 +187,16 @@ impl Learned {
             (By::Tree, Ok(decided)) => {
                 let mut reason = self.reason(tree, &decided);
                 if let Some(Verdict { trials, ratio }) = verdict {
-                    reason.rule = "learned.restored";
-                    reason.text = format!(
+                    let text = format!(
                         "the tree is used again, since in {trials} trials its order delivered {ratio:.2} times as much \
                          as {}; {}",
                         name(fallback),
-                        reason.text
+                        reason.text()
                     );
+                    reason = Reason::plain("learned.restored", text).with(reason.inputs);
                 } else if self.comparison.is_trial() {
-                    reason = Reason {
-                        rule: "learned.trial",
-                        text: format!("in a trial, to compare: {}", reason.text),
-                        ..reason
-                    };
+                    let text = format!("in a trial, to compare: {}", reason.text());
+                    reason = Reason::plain("learned.trial", text).with(reason.inputs);
                 }
                 (Order::Paths(decided.order), reason)
             }
@@ -216,7 +213,7 @@ impl Learned {
                     "the tree is withdrawn, since in {trials} trials {name} delivered {ratio:.2} times as \
                      much as the tree's"
                 );
-                Reason { rule: "learned.withdrawn", text, inputs: [("trials", trials as f64), ("ratio", ratio)].into() }
+                Reason::plain("learned.withdrawn", text).with([("trials", trials as f64), ("ratio", ratio)])
             }
             None if self.comparison.is_trial() => {
                 Reason::plain("learned.trial", format!("{name} applies in a trial, to compare what it brings"))
@@ -235,7 +232,7 @@ impl Learned {
         let way = if steps.is_empty() { "it asks nothing".into() } else { steps.join(", ") };
         let names: Vec<String> = order.iter().map(|path| path.0.to_string()).collect();
         let text = format!("the tree puts the paths in the order {}: {way}", names.join(", "));
-        Reason { rule: "learned.tree", text, inputs: [("a_first", answer.a_first)].into() }
+        Reason::plain("learned.tree", text).with([("a_first", answer.a_first)])
     }
 }
 

@@ -108,7 +108,7 @@ fn reason(least: Duration, before: Option<Duration>) -> Reason {
         Some(before) => format!("its RTT is {:.0} ms, that of the path before {:.0} ms", ms(least), ms(before)),
         None => format!("its RTT of {:.0} ms is the least of the good paths", ms(least)),
     };
-    Reason { rule: "interactive.delay", text, inputs: [("rtt_ms", ms(least))].into() }
+    Reason::plain("interactive.delay", text).with([("rtt_ms", ms(least))])
 }
 
 #[cfg(test)]

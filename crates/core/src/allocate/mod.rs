@@ -6,14 +6,13 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::assess::throughput::History;
 use crate::assess::{Belief, Reason};
 use crate::demand::{Admission, Demand};
-use crate::path::{Carried, Echo, OnFade, PathState, RadioLink, Rat, SampleKind, Signal, Transport};
+use crate::path::{Carried, Echo, OnFade, PathState, PerPath, RadioLink, Rat, SampleKind, Signal, Transport};
 use crate::time::{Duration, Instant};
 use crate::wanted::Wanted;
 use learned::tree::Tree;
@@ -197,7 +196,7 @@ pub trait Allocator {
 
 /// The good paths marked in `on` are active, other good ones backup. If no marked path
 /// is good, the most preferred good one is active.
-fn select_active(paths: &[PathInput], on: &[bool], on_fade: OnFade) -> Vec<PathState> {
+fn select_active(paths: &[PathInput], on: &[bool], on_fade: OnFade) -> PerPath<PathState> {
     let good = |path: &PathInput| path.belief == Belief::Good;
     let Some(first) = paths.iter().filter(|path| good(path)).map(|path| path.rank).min() else {
         return last_resort(paths);
@@ -215,7 +214,7 @@ fn select_active(paths: &[PathInput], on: &[bool], on_fade: OnFade) -> Vec<PathS
 
 /// Fallback when no path is good: fading paths, else unknown ones, else all, since an
 /// attempt costs nothing then.
-fn last_resort(paths: &[PathInput]) -> Vec<PathState> {
+fn last_resort(paths: &[PathInput]) -> PerPath<PathState> {
     let exists = |wanted: &Belief| paths.iter().any(|path| path.belief == *wanted);
     let best = [Belief::Fading, Belief::Unknown].into_iter().find(exists);
     let state = |path: &PathInput| match best {

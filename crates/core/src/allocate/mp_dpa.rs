@@ -10,7 +10,6 @@
 
 use alloc::collections::VecDeque;
 use alloc::format;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Allocator, PathInput, PathSupply, select_active};
@@ -109,7 +108,7 @@ impl Allocator for MpDpa {
         let rest = first.map_or(0, Object::remaining_bytes) as f64 / 1e6;
         let (rule, word) = if self.others { ("mp-dpa.enable", "not enough") } else { ("mp-dpa.disable", "enough") };
         let text = format!("{goodput:.2} Mbit/s are {word} for {rest:.2} MB until α × deadline");
-        Some(Reason { rule, text, inputs: vec![("goodput_mbit_s", goodput), ("rest_mb", rest)] })
+        Some(Reason::plain(rule, text).with([("goodput_mbit_s", goodput), ("rest_mb", rest)]))
     }
 }
 
@@ -119,6 +118,7 @@ mod tests {
     use crate::allocate::Latest;
     use crate::assess::Belief;
     use crate::path::{PathState, Rat};
+    use alloc::vec;
 
     /// Whether the other path carries at each step, if `bytes` are acknowledged each
     /// 100 ms of 1 MB due in 10 s.

@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 
 use super::{Allocator, Mode, PathInput, PathSupply, fallback_state, select_active, tiers::Tiers};
 use crate::assess::{Belief, Reason};
-use crate::path::{OnFade, PathState};
+use crate::path::{OnFade, PathState, PerPath};
 use crate::time::{Duration, Instant};
 use crate::wanted::Wanted;
 use track::Track;
@@ -132,9 +132,10 @@ impl OneOfRadio {
     }
 
     /// The paths of each radio that several share, as they are to count.
-    fn counted(&self, paths: &[PathInput]) -> Vec<PathInput> {
+    fn counted(&self, paths: &[PathInput]) -> PerPath<PathInput> {
         let rank = |path: &PathInput| {
-            let same = paths.iter().filter(|other| path.radio.is_some() && other.radio == path.radio);
+            let Some(radio) = path.radio else { return path.rank };
+            let same = paths.iter().filter(|other| other.radio == Some(radio));
             same.map(|other| other.rank).min().unwrap_or(path.rank)
         };
         let counts = |(place, path): (usize, &PathInput)| PathInput {
@@ -201,14 +202,14 @@ impl OneOfRadio {
     }
 
     /// The wanted states, if these paths serve their radios.
-    fn states(&self, counted: &[PathInput], serving: &[(u8, usize)]) -> Vec<PathState> {
+    fn states(&self, counted: &[PathInput], serving: &[(u8, usize)]) -> PerPath<PathState> {
         let of =
             |path: &PathInput| serving.iter().find(|(radio, _)| path.radio == Some(*radio)).map(|(_, place)| *place);
         let carries = |place: usize| of(&counted[place]).is_none_or(|first| first == place);
-        let places: Vec<usize> = (0..counted.len()).filter(|place| carries(*place)).collect();
-        let inputs: Vec<PathInput> = places.iter().map(|place| counted[*place]).collect();
+        let places: PerPath<usize> = (0..counted.len()).filter(|place| carries(*place)).collect();
+        let inputs: PerPath<PathInput> = places.iter().map(|place| counted[*place]).collect();
         let chosen = select_active(&inputs, &self.tiers.on(&inputs), OnFade::Backup);
-        let mut states: Vec<PathState> = counted.iter().map(fallback_state).collect();
+        let mut states: PerPath<PathState> = counted.iter().map(fallback_state).collect();
         for (&place, state) in places.iter().zip(chosen) {
             states[place] = state;
         }
@@ -257,15 +258,68 @@ impl OneOfRadio {
         self.track(place).dbm() + RESERVE_DB < self.track(first).dbm()
     }
 
-    fn radios(paths: &[PathInput]) -> Vec<u8> {
-        let mut radios: Vec<u8> = paths.iter().filter_map(|path| path.radio).collect();
-        radios.sort_unstable();
-        radios.dedup();
-        radios
+    /// For each radio, in the order of their numbers, the path that is to serve it.
+    fn chosen(&self, counted: &[PathInput]) -> PerPath<(u8, usize)> {
+        let next = |last: Option<u8>| {
+            let radios = counted.iter().filter_map(|path| path.radio);
+            radios.filter(|radio| last.is_none_or(|last| *radio > last)).min()
+        };
+        let radios = core::iter::successors(next(None), |last| next(Some(*last)));
+        radios.filter_map(|radio| Some((radio, self.choose(counted, radio)?))).collect()
     }
 
-    fn chosen(&self, counted: &[PathInput]) -> Vec<(u8, usize)> {
-        Self::radios(counted).into_iter().filter_map(|radio| Some((radio, self.choose(counted, radio)?))).collect()
+    /// Reviews paths of which another allocator has the same knowledge.
+    pub(super) fn review_like(&mut self, now: Instant, paths: &[PathSupply], other: &OneOfRadio) -> Option<Reason> {
+        self.tracks.clone_from(&other.tracks);
+        self.review_tracked(now, paths)
+    }
+
+    fn review_tracked(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Reason> {
+        self.now = now;
+        let shares_radio = paths.iter().any(|path| path.input.radio.is_some());
+        if !shares_radio && !self.tiers.needs_review() {
+            return None;
+        }
+        let inputs: PerPath<PathInput> = paths.iter().map(|path| path.input).collect();
+        let counted = self.counted(&inputs);
+        if let Some(reason) = self.tiers.review(now, &counted, paths) {
+            return Some(reason);
+        }
+        if !shares_radio {
+            return None;
+        }
+        let chosen = self.chosen(&counted);
+        let states = self.states(&counted, &chosen);
+        let changes = |place: &usize| {
+            let path = &counted[*place];
+            path.radio.is_some() && path.belief == Belief::Good && path.was != states[*place]
+        };
+        let mut changed = (0..counted.len()).filter(changes);
+        let first_changed = changed.next()?;
+        // It is left now, and was not when it stalled.
+        let waited = |track: &Track| {
+            let drained = track.drained_at().filter(|at| *at <= now);
+            drained.zip(track.stalled).is_some_and(|(drained, stalled)| drained > stalled)
+        };
+        if let Some(track) = self.tracks.iter().find(|track| track.is_active && waited(track)) {
+            return Some(Reason::new("radio.stall", [("unacked", f64::from(track.unacked))], |[unacked, ..]| {
+                format!("{unacked} segments unacknowledged, their frames hold up others no longer")
+            }));
+        }
+        let detour = core::iter::once(first_changed).chain(changed).find(|place| self.is_detour(&counted, *place));
+        if let Some(rtt) = detour.and_then(|place| self.track(place).min_rtt) {
+            let ms = rtt.as_secs_f64() * 1e3;
+            return Some(Reason::new("radio.round-trip", [("min_rtt_ms", ms)], |[ms, ..]| {
+                format!("its least RTT is {ms:.0} ms, that of another strong path of the radio is clearly less")
+            }));
+        }
+        let place = first_changed;
+        let first = chosen.iter().find(|(radio, _)| counted[place].radio == Some(*radio)).map(|(_, first)| *first)?;
+        let (dbm, first_dbm) = (self.track(place).dbm(), self.track(first).dbm());
+        let inputs = [("rssi_dbm", dbm), ("serving_rssi_dbm", first_dbm), ("hysteresis_db", self.params.hysteresis_db)];
+        Some(Reason::new("radio.signal", inputs, |[dbm, first_dbm, ..]| {
+            format!("received with {dbm:.1} dBm, the path that serves the radio with {first_dbm:.1} dBm")
+        }))
     }
 }
 
@@ -286,48 +340,11 @@ impl Allocator for OneOfRadio {
     }
 
     fn review(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Reason> {
-        self.now = now;
         self.tracks.resize_with(paths.len(), Track::default);
         for (track, path) in self.tracks.iter_mut().zip(paths) {
             track.observe(now, &path.input, path.latest, self.params.smoothing);
         }
-        let inputs: Vec<PathInput> = paths.iter().map(|path| path.input).collect();
-        let counted = self.counted(&inputs);
-        if let Some(reason) = self.tiers.review(now, &counted, paths) {
-            return Some(reason);
-        }
-        if counted.iter().all(|path| path.radio.is_none()) {
-            return None;
-        }
-        let chosen = self.chosen(&counted);
-        let states = self.states(&counted, &chosen);
-        let changes = |place: &usize| {
-            let path = &counted[*place];
-            path.radio.is_some() && path.belief == Belief::Good && path.was != states[*place]
-        };
-        let mut changed = (0..counted.len()).filter(changes);
-        let first_changed = changed.next()?;
-        // It is left now, and was not when it stalled.
-        let waited = |track: &Track| {
-            let drained = track.drained_at().filter(|at| *at <= now);
-            drained.zip(track.stalled).is_some_and(|(drained, stalled)| drained > stalled)
-        };
-        if let Some(track) = self.tracks.iter().find(|track| track.is_active && waited(track)) {
-            let text = format!("{} segments unacknowledged, their frames hold up others no longer", track.unacked);
-            return Some(Reason { rule: "radio.stall", text, inputs: [("unacked", f64::from(track.unacked))].into() });
-        }
-        let detour = core::iter::once(first_changed).chain(changed).find(|place| self.is_detour(&counted, *place));
-        if let Some(rtt) = detour.and_then(|place| self.track(place).min_rtt) {
-            let ms = rtt.as_secs_f64() * 1e3;
-            let text = format!("its least RTT is {ms:.0} ms, that of another strong path of the radio is clearly less");
-            return Some(Reason { rule: "radio.round-trip", text, inputs: [("min_rtt_ms", ms)].into() });
-        }
-        let place = first_changed;
-        let first = chosen.iter().find(|(radio, _)| counted[place].radio == Some(*radio)).map(|(_, first)| *first)?;
-        let (dbm, first_dbm) = (self.track(place).dbm(), self.track(first).dbm());
-        let text = format!("received with {dbm:.1} dBm, the path that serves the radio with {first_dbm:.1} dBm");
-        let inputs = [("rssi_dbm", dbm), ("serving_rssi_dbm", first_dbm), ("hysteresis_db", self.params.hysteresis_db)];
-        Some(Reason { rule: "radio.signal", text, inputs: inputs.into() })
+        self.review_tracked(now, paths)
     }
 
     fn next_wakeup(&self) -> Option<Instant> {

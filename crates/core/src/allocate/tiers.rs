@@ -14,7 +14,7 @@ use super::fullness::{FULL, Fullness};
 use super::least_delay::LeastDelay;
 use super::{Mode, PathInput, PathSupply};
 use crate::assess::{Belief, Reason};
-use crate::path::PathState;
+use crate::path::{PathState, PerPath};
 use crate::time::{Duration, Instant};
 
 /// First hold time: a sender that pauses for less has not less data.
@@ -49,12 +49,17 @@ impl Tiers {
 
     /// Which of the paths carry while they are good. If none of these is good, the first one
     /// that is good carries.
-    pub(super) fn on(&self, paths: &[PathInput]) -> Vec<bool> {
+    pub(super) fn on(&self, paths: &[PathInput]) -> PerPath<bool> {
         if self.mode == Mode::Interactive {
             return (0..paths.len()).map(|place| self.least_delay.chosen() == Some(place)).collect();
         }
         let is_open = |path: &PathInput| self.last.is_some_and(|last| path.rank <= last);
         paths.iter().map(|path| self.mode == Mode::Aggregate || is_open(path)).collect()
+    }
+
+    /// Whether the load decides which paths carry.
+    pub(super) fn needs_review(&self) -> bool {
+        matches!(self.mode, Mode::CostFirst | Mode::Interactive)
     }
 
     /// Reviews the load of the paths that carry; returns a reason if more or fewer are to carry.
@@ -101,14 +106,14 @@ impl Tiers {
         }
         (self.last, self.changed) = (Some(rank), now);
         let text = format!("the sender has had more data than the paths in use take for {} ms", FULL.as_millis());
-        Reason { rule: "cost-first.spill", text, inputs: [].into() }
+        Reason::plain("cost-first.spill", text).with([])
     }
 
     /// Puts the last tier in reserve, so that the one of this rank is the last.
     fn put_back(&mut self, now: Instant, rank: Option<u8>) -> Reason {
         (self.last, self.changed, self.returned, self.return_at) = (rank, now, Some(now), None);
         let text = format!("the preferred paths have had room for {} s", self.hold.as_secs());
-        Reason { rule: "cost-first.return", text, inputs: [("hold_s", self.hold.as_secs_f64())].into() }
+        Reason::plain("cost-first.return", text).with([("hold_s", self.hold.as_secs_f64())])
     }
 }
 

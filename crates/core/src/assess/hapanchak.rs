@@ -49,7 +49,7 @@ impl Hapanchak {
         };
         let text = format!("smoothed signal {smoothed:.1} dBm is {relation} {threshold:.1} dBm");
         let inputs = [("smoothed_dbm", smoothed), ("rssi_dbm", rssi_dbm), ("threshold_dbm", threshold)];
-        self.set(belief, Reason { rule, text, inputs: inputs.into() });
+        self.set(belief, Reason::plain(rule, text).with(inputs));
     }
 
     fn set(&mut self, belief: Belief, reason: Reason) {

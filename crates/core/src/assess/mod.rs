@@ -144,7 +144,7 @@ fn check_is_due(checked: &mut Instant, now: Instant) -> bool {
 }
 
 /// Appends to the last `limit` values.
-fn push_recent<T>(values: &mut VecDeque<T>, limit: usize, value: T) {
+pub(crate) fn push_recent<T>(values: &mut VecDeque<T>, limit: usize, value: T) {
     if values.len() >= limit {
         values.pop_front();
     }

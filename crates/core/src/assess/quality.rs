@@ -26,6 +26,7 @@ use super::motion::{Handover, Motion};
 use super::stalls::MAX_SUBFLOWS;
 use super::{Assessor, Belief, Reason, check_is_due};
 use crate::path::{Rat, Sample, SampleKind, Transport};
+use crate::reason::Sentence;
 use crate::time::{Duration, Instant};
 use averages::Balance;
 use echo::EchoSign;
@@ -125,8 +126,8 @@ impl Quality {
         self.forecast.observe(now, dbm);
         self.signal_at = Some(now);
         if self.belief == Belief::Unknown && !self.link_down {
-            let text = format!("first signal {dbm:.1} dBm");
-            self.set(Belief::Fading, Reason { rule: "quality.signal", text, inputs: [("rssi_dbm", dbm)].into() });
+            let sentence: Sentence = |[dbm, ..]| format!("first signal {dbm:.1} dBm");
+            self.set(Belief::Fading, Reason::new("quality.signal", [("rssi_dbm", dbm)], sentence));
         }
     }
 
@@ -204,10 +205,11 @@ impl Quality {
     fn watch_signal(&mut self, now: Instant) {
         let Some((dbm, level)) = self.forecast.dbm().zip(self.forecast.level_dbm()) else { return };
         if self.belief == Belief::Good && self.is_low(now) {
-            let text = format!("signal {dbm:.1} dBm falls, messages are late at {level:.1} dBm");
-            let inputs = [("rssi_dbm", dbm), ("level_dbm", level)];
             self.leave(now, false);
-            self.set(Belief::Fading, Reason { rule: "quality.low", text, inputs: inputs.into() });
+            let inputs = [("rssi_dbm", dbm), ("level_dbm", level)];
+            let sentence: Sentence =
+                |[dbm, level, ..]| format!("signal {dbm:.1} dBm falls, messages are late at {level:.1} dBm");
+            self.set(Belief::Fading, Reason::new("quality.low", inputs, sentence));
         }
     }
 
@@ -242,15 +244,15 @@ impl Quality {
         if self.silent_at().is_none_or(|at| now < at) {
             return;
         }
-        let (left, text) = match self.needs_signal {
-            true => {
-                (Left::new(now, true, false), format!("neither a signal sample nor data for {} s", SILENCE.as_secs()))
-            }
-            false => (Left::by_echo(now), format!("nothing was received over it for {} s", UNHEARD.as_secs())),
+        let (left, sentence): (_, Sentence) = match self.needs_signal {
+            true => (Left::new(now, true, false), |_| {
+                format!("neither a signal sample nor data for {} s", SILENCE.as_secs())
+            }),
+            false => (Left::by_echo(now), |_| format!("nothing was received over it for {} s", UNHEARD.as_secs())),
         };
         self.left = Some(left);
         self.echo.on_leave();
-        self.set(Belief::Fading, Reason::plain("quality.silent", text));
+        self.set(Belief::Fading, Reason::new("quality.silent", [], sentence));
     }
 
     /// A path that carries nothing is not good while echo requests over it are late.

@@ -36,7 +36,8 @@ type Key = (PathId, u32, u32);
 /// Observes what all connections that are initiated here deliver.
 #[derive(Debug, Default)]
 pub struct Rates {
-    subflows: BTreeMap<Key, Counts>,
+    /// What each had carried at its last sample; `None`: it is forgotten.
+    subflows: BTreeMap<Key, Option<Counts>>,
     forgotten: Instant,
     began: Instant,
     paths: Vec<Sum>,
@@ -169,30 +170,44 @@ fn mean(intervals: &[Interval]) -> f64 {
 }
 
 impl Rates {
-    /// Processes the transport statistics of a subflow; returns a sample for each path at the end of an interval.
-    pub fn observe(&mut self, now: Instant, path: PathId, transport: &Transport) -> Vec<Sample> {
+    /// Processes the transport statistics of a subflow; returns whether an interval ends, after which there is a [new
+    /// sample](Self::sample) of each path.
+    pub fn observe(&mut self, now: Instant, path: PathId, transport: &Transport) -> bool {
         if transport.accepted {
-            return Vec::new();
+            return false;
         }
         let place = usize::from(path.0);
         if self.paths.len() <= place {
             self.paths.resize(place + 1, Sum::default());
         }
-        let samples = self.end_interval(now);
+        let has_ended = self.end_interval(now);
         let (last, counts) = self.counts(now, path, transport);
         self.paths[place].observe(last, counts, transport);
-        samples
+        has_ended
+    }
+
+    /// What a path carried in the last intervals; `None`: nothing was measured on it.
+    pub fn sample(&self, path: PathId) -> Option<Sample> {
+        let place = usize::from(path.0);
+        let highest = |place: usize| self.paths[place].highest.value();
+        let others = (0..self.paths.len()).filter(|other| *other != place);
+        let fastest_other = others.map(highest).fold(0.0, f64::max);
+        Some(Sample { path, kind: SampleKind::Carried(self.paths.get(place)?.carried(fastest_other)) })
     }
 
     /// What the subflow had carried at its last sample, and has now.
     fn counts(&mut self, now: Instant, path: PathId, transport: &Transport) -> (Option<Counts>, Counts) {
-        if now.since(self.forgotten) > FORGET || self.subflows.len() >= MAX_SUBFLOWS {
+        if self.subflows.len() >= MAX_SUBFLOWS {
             self.subflows.clear();
+            self.forgotten = now;
+        } else if now.since(self.forgotten) > FORGET {
+            self.subflows.retain(|_, last| last.take().is_some());
             self.forgotten = now;
         }
         let Transport { bytes_acked, sacked, retransmitted, .. } = *transport;
         let counts = Counts { acked: bytes_acked as u32, sacked, retransmitted };
-        let last = self.subflows.insert((path, transport.token, number_of(transport.peer)), counts);
+        let key = (path, transport.token, number_of(transport.peer));
+        let last = self.subflows.insert(key, Some(counts)).flatten();
         // Another subflow in the place of a closed one counts from 0.
         let is_another = |last: &Counts| {
             counts.acked.wrapping_sub(last.acked) > u32::MAX / 2 || counts.retransmitted < last.retransmitted
@@ -200,26 +215,19 @@ impl Rates {
         (last.map(|last| if is_another(&last) { Counts::default() } else { last }), counts)
     }
 
-    fn end_interval(&mut self, now: Instant) -> Vec<Sample> {
+    fn end_interval(&mut self, now: Instant) -> bool {
         let length = now.since(self.began);
         if length < INTERVAL {
-            return Vec::new();
+            return false;
         }
         self.began = now;
         if length >= INTERVAL * 2 {
             // Nothing was measured meanwhile.
             self.paths.iter_mut().for_each(|sum| *sum = Sum { highest: sum.highest, ..Sum::default() });
-            return Vec::new();
+            return false;
         }
         self.paths.iter_mut().for_each(|sum| sum.end(now, length));
-        let highest = |place: usize| self.paths[place].highest.value();
-        let fastest_other =
-            |place| (0..self.paths.len()).filter(|other| *other != place).map(highest).fold(0.0, f64::max);
-        let sample = |(place, sum): (usize, &Sum)| Sample {
-            path: PathId(place as u8),
-            kind: SampleKind::Carried(sum.carried(fastest_other(place))),
-        };
-        self.paths.iter().enumerate().map(sample).collect()
+        true
     }
 }
 
@@ -241,23 +249,21 @@ mod tests {
 
     /// The last samples after `ms` in which two paths carry so many bytes each 10 ms, the first full.
     fn carried(rates: &mut Rates, from_ms: u64, ms: u64, bytes: [u64; 2], total: &mut [u64; 2]) -> Vec<Carried> {
-        let mut last = Vec::new();
         for at in (from_ms..from_ms + ms).step_by(10) {
             for place in 0..2 {
                 total[place] += bytes[place];
                 let unacked = if place == 0 { 10 } else { 0 };
                 let transport = Transport { bytes_acked: total[place], unacked, ..Transport::IDLE };
-                let samples = rates.observe(Instant::from_millis(at), PathId(place as u8), &transport);
-                if !samples.is_empty() {
-                    last = samples;
-                }
+                rates.observe(Instant::from_millis(at), PathId(place as u8), &transport);
             }
         }
-        let kind = |sample: &Sample| match sample.kind {
-            SampleKind::Carried(carried) => Some(carried),
-            _ => None,
-        };
-        last.iter().filter_map(kind).collect()
+        [0, 1].map(|place| of(rates, place)).to_vec()
+    }
+
+    fn of(rates: &Rates, place: u8) -> Carried {
+        let sample = rates.sample(PathId(place));
+        let Some(Sample { kind: SampleKind::Carried(carried), .. }) = sample else { panic!("{sample:?}") };
+        carried
     }
 
     #[test]
@@ -274,31 +280,29 @@ mod tests {
 
     #[test]
     fn what_is_lost_and_what_waits_in_the_network_is_measured() {
-        let (mut rates, mut last) = (Rates::default(), Vec::new());
+        let mut rates = Rates::default();
         for at in (0..2000).step_by(10) {
             let (bytes_acked, retransmitted) = (at * 1424 / 10, at as u32 / 100);
             let (rtt, min_rtt) = (Duration::from_millis(50), Some(Duration::from_millis(40)));
             let transport = Transport { bytes_acked, retransmitted, unacked: 10, rtt, min_rtt, ..Transport::IDLE };
-            let samples = rates.observe(Instant::from_millis(at), PathId(0), &transport);
-            last = if samples.is_empty() { last } else { samples };
+            rates.observe(Instant::from_millis(at), PathId(0), &transport);
         }
-        let SampleKind::Carried(carried) = last[0].kind else { panic!("{last:?}") };
+        let carried = of(&rates, 0);
         assert!((carried.loss - 1.0 / 11.0).abs() < 0.01, "{carried:?}");
         assert_eq!(carried.queued, Some(Duration::from_millis(10)));
     }
 
     #[test]
     fn what_arrives_beyond_a_hole_counts_when_it_arrives_and_a_queue_is_more_than_the_path_takes() {
-        let (mut rates, mut last) = (Rates::default(), Vec::new());
+        let mut rates = Rates::default();
         for step in 0..200_u32 {
             // A hole of 50 samples: then all is acknowledged at once.
             let (bytes_acked, sacked) = (u64::from(step / 50 * 50) * 1424, step % 50);
             let (rtt, min_rtt) = (Duration::from_millis(400), Some(Duration::from_millis(40)));
             let transport = Transport { bytes_acked, sacked, unacked: 5, rtt, min_rtt, ..Transport::IDLE };
-            let samples = rates.observe(Instant::from_millis(u64::from(step) * 10), PathId(0), &transport);
-            last = if samples.is_empty() { last } else { samples };
+            rates.observe(Instant::from_millis(u64::from(step) * 10), PathId(0), &transport);
         }
-        let SampleKind::Carried(carried) = last[0].kind else { panic!("{last:?}") };
+        let carried = of(&rates, 0);
         assert!(
             carried.constant_for == SECOND && carried.is_full && (carried.bit_s / 1.139e6 - 1.0).abs() < 0.05,
             "{carried:?}"
@@ -321,16 +325,14 @@ mod tests {
     #[test]
     fn an_interval_shows_the_rate_of_a_path_in_which_packets_wait() {
         let of = |waited_ms: u64| {
-            let (mut rates, mut bytes_acked, mut last) = (Rates::default(), 0_u64, Vec::new());
+            let (mut rates, mut bytes_acked) = (Rates::default(), 0_u64);
             for at in (0..2300).step_by(10) {
                 bytes_acked += if at < 2000 { 12_500 } else { 1250 };
                 let (rtt, min_rtt) = (Duration::from_millis(40 + waited_ms), Some(Duration::from_millis(40)));
                 let transport = Transport { bytes_acked, unacked: 10, rtt, min_rtt, ..Transport::IDLE };
-                let samples = rates.observe(Instant::from_millis(at), PathId(0), &transport);
-                last = if samples.is_empty() { last } else { samples };
+                rates.observe(Instant::from_millis(at), PathId(0), &transport);
             }
-            let SampleKind::Carried(carried) = last[0].kind else { panic!("{last:?}") };
-            carried
+            of(&rates, 0)
         };
         let (queued, policed) = (of(300), of(5));
         assert!(queued.constant_for == SECOND / 4 && (queued.bit_s / 1e6 - 1.0).abs() < 0.1, "{queued:?}");

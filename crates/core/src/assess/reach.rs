@@ -42,7 +42,7 @@ impl Reach {
         self.last_message = Some(now);
         let text = format!("a message of station {station} arrived, {rssi_dbm:.1} dBm");
         let inputs = [("station", f64::from(station)), ("rssi_dbm", f64::from(rssi_dbm))];
-        self.set(Belief::Good, Reason { rule: "reach.enter", text, inputs: inputs.into() });
+        self.set(Belief::Good, Reason::plain("reach.enter", text).with(inputs));
     }
 
     fn set(&mut self, belief: Belief, reason: Reason) {
@@ -70,7 +70,7 @@ impl Assessor for Reach {
             self.last_message = None;
             let silent_ms = self.timeout.as_secs_f64() * 1000.0;
             let text = format!("no message for {silent_ms:.0} ms");
-            self.set(Belief::Lost, Reason { rule: "reach.leave", text, inputs: [("silent_ms", silent_ms)].into() });
+            self.set(Belief::Lost, Reason::plain("reach.leave", text).with([("silent_ms", silent_ms)]));
         }
     }
 

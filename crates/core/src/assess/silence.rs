@@ -17,6 +17,7 @@ use super::answers::{Answers, CROWD};
 use super::stalls::{Stalls, Verdict};
 use super::{Alarm, AlarmKind, Assessor, Belief, Reason, StalledSubflow, push_recent};
 use crate::path::{Break, Counters, Sample, SampleKind, Transport};
+use crate::reason::{Sentence, Words};
 use crate::time::{Duration, Instant};
 
 crate::parameters! {
@@ -161,11 +162,13 @@ impl Silence {
             return;
         }
         let (waited_ms, timeout_ms) = (unanswered.waited.as_secs_f64() * 1e3, unanswered.timeout.as_secs_f64() * 1e3);
-        let text = format!(
-            "nothing received for {waited_ms:.0} ms, {timeout_ms:.0} ms allowed, {subflows} subflows unacknowledged"
-        );
         let inputs = [("waited_ms", waited_ms), ("patience_ms", timeout_ms), ("subflows", subflows as f64)];
-        self.raise(now, AlarmKind::Unacknowledged, text, &inputs);
+        let sentence: Sentence = |[waited_ms, timeout_ms, subflows, _]| {
+            format!(
+                "nothing received for {waited_ms:.0} ms, {timeout_ms:.0} ms allowed, {subflows} subflows unacknowledged"
+            )
+        };
+        self.raise(now, AlarmKind::Unacknowledged, Words::Figures(sentence), &inputs);
         if let Some(raised) = &mut self.raised {
             raised.unanswered = Some((unanswered.waited, counters.received));
         }
@@ -218,31 +221,40 @@ impl Silence {
             return;
         }
         let (waited_ms, longest_ms) = (broken.waited.as_secs_f64() * 1e3, broken.longest.as_secs_f64() * 1e3);
-        let text = format!("no data received for {waited_ms:.0} ms, before that at least every {longest_ms:.0} ms");
-        self.raise(now, AlarmKind::Arrivals, text, &[("waited_ms", waited_ms), ("longest_ms", longest_ms)]);
+        let sentence: Sentence = |[waited_ms, longest_ms, ..]| {
+            format!("no data received for {waited_ms:.0} ms, before that at least every {longest_ms:.0} ms")
+        };
+        let inputs = [("waited_ms", waited_ms), ("longest_ms", longest_ms)];
+        self.raise(now, AlarmKind::Arrivals, Words::Figures(sentence), &inputs);
     }
 
     fn raise_stalled(&mut self, now: Instant, unacked: u32, waited: Duration, timeout: Duration, timed_out: u32) {
         let (waited_ms, timeout_ms) = (waited.as_secs_f64() * 1e3, timeout.as_secs_f64() * 1e3);
-        let mut text = format!("{unacked} segments unacknowledged for {waited_ms:.0} ms, {timeout_ms:.0} ms allowed");
-        let mut inputs =
-            alloc::vec![("waited_ms", waited_ms), ("patience_ms", timeout_ms), ("unacked", f64::from(unacked))];
-        if timed_out > 1 {
-            text.push_str(&format!(", on {timed_out} subflows at once"));
-            inputs.push(("subflows", f64::from(timed_out)));
-        }
-        self.raise(now, AlarmKind::Unacknowledged, text, &inputs);
+        let sentence: Sentence = |[waited_ms, timeout_ms, unacked, subflows]| {
+            let at_once = if subflows > 1.0 { format!(", on {subflows} subflows at once") } else { String::new() };
+            format!("{unacked} segments unacknowledged for {waited_ms:.0} ms, {timeout_ms:.0} ms allowed{at_once}")
+        };
+        let inputs = [
+            ("waited_ms", waited_ms),
+            ("patience_ms", timeout_ms),
+            ("unacked", f64::from(unacked)),
+            ("subflows", f64::from(timed_out)),
+        ];
+        let inputs = if timed_out > 1 { &inputs[..] } else { &inputs[..3] };
+        self.raise(now, AlarmKind::Unacknowledged, Words::Figures(sentence), inputs);
     }
 
     /// When a silence of messages raises an alarm.
     fn cam_deadline(&self) -> Option<Instant> {
-        let enabled = self.params.cam_periods > 0 && self.intervals.len() >= MIN_INTERVALS && self.raised.is_none();
+        if self.params.cam_periods == 0 || self.intervals.len() < MIN_INTERVALS || self.raised.is_some() {
+            return None;
+        }
         let (period, longest) = (*self.intervals.iter().min()?, *self.intervals.iter().max()?);
         let silence = (period.max(MIN_PERIOD) * self.params.cam_periods).max(longest * 2);
-        self.last_cam.filter(|_| enabled).map(|last| last + silence)
+        self.last_cam.map(|last| last + silence)
     }
 
-    fn raise(&mut self, now: Instant, kind: AlarmKind, text: String, inputs: &[(&'static str, f64)]) {
+    fn raise(&mut self, now: Instant, kind: AlarmKind, words: impl Into<Words>, inputs: &[(&'static str, f64)]) {
         let is_repeated = self.last_alarm.is_some_and(|last| now.since(last) < ALARM_MEMORY);
         self.wait = if is_repeated { (self.wait * 2).min(MAX_WAIT) } else { FIRST_WAIT };
         self.last_alarm = Some(now);
@@ -261,7 +273,7 @@ impl Silence {
             AlarmKind::Arrivals => "silence.arrivals",
             AlarmKind::LinkDown => "silence.link-down",
         };
-        self.reason = Reason { rule, text, inputs: inputs.into() };
+        self.reason = Reason::plain(rule, words).with(inputs.iter().copied());
     }
 
     fn on_link(&mut self, now: Instant, up: bool) {
@@ -270,7 +282,7 @@ impl Silence {
         }
         self.link_down = !up;
         if !up {
-            self.raise(now, AlarmKind::LinkDown, "the interface went down".into(), &[]);
+            self.raise(now, AlarmKind::LinkDown, "the interface went down", &[]);
         } else if let Some(raised) = &mut self.raised {
             raised.trust_at = Some(now);
         }

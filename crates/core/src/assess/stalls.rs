@@ -109,8 +109,11 @@ impl Stalls {
     /// times its deviation.
     pub(super) fn watch(&mut self, now: Instant, transport: &Transport, margin: Duration) -> Option<Verdict> {
         if check_is_due(&mut self.swept, now) {
+            let before = self.subflows.len();
             self.subflows.retain(|_, progress| now.since(progress.observed) < EXPIRY);
-            self.peers = self.subflows.keys().map(|(_, peer)| peer.ip()).collect();
+            if self.subflows.len() < before {
+                self.peers = self.subflows.keys().map(|(_, peer)| peer.ip()).collect();
+            }
         }
         let key = (transport.token, transport.peer);
         let Some(progress) = self.subflows.get_mut(&key) else { return self.add(now, transport) };

@@ -113,7 +113,7 @@ impl Threshold {
             let enter_dbm = threshold_dbm + self.params.hysteresis_db;
             let text = format!("first signal {rssi_dbm:.1} dBm, the path is entered at {enter_dbm:.1} dBm");
             let inputs = [("rssi_dbm", rssi_dbm), ("threshold_dbm", threshold_dbm)];
-            self.set(Belief::Fading, Reason { rule: "threshold.weak", text, inputs: inputs.into() });
+            self.set(Belief::Fading, Reason::plain("threshold.weak", text).with(inputs));
         }
     }
 
@@ -165,7 +165,7 @@ impl Threshold {
         let quick = self.entered.is_some_and(|entered| now.since(entered) < QUICK_RETURN);
         self.doublings = if quick { (self.doublings + 1).min(MAX_DOUBLINGS) } else { 0 };
         self.below_since = None;
-        self.set(Belief::Fading, Reason { rule: "threshold.leave", text, inputs: inputs.into() });
+        self.set(Belief::Fading, Reason::plain("threshold.leave", text).with(inputs));
     }
 
     fn enter(&mut self, now: Instant, threshold_dbm: f64, entering: Entering) {
@@ -184,7 +184,7 @@ impl Threshold {
         self.lost = false;
         // A path that was just entered starts with the hysteresis as margin.
         self.smoothed = Some((now, mean.max(enter_dbm)));
-        self.set(Belief::Good, Reason { rule: "threshold.enter", text, inputs: inputs.into() });
+        self.set(Belief::Good, Reason::plain("threshold.enter", text).with(inputs));
     }
 
     fn time_to_enter(&self) -> Duration {
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(a.next_wakeup(), Some(Instant::from_millis(80)));
         a.advance(Instant::from_millis(80));
         assert_eq!(a.belief().0, Belief::Good);
-        assert!(a.belief().1.text.contains("-70.0 dBm"), "{}", a.belief().1.text);
+        assert!(a.belief().1.text().contains("-70.0 dBm"), "{}", a.belief().1.text());
     }
 
     #[test]

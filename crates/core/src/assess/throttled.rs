@@ -9,7 +9,8 @@
 //! Such a path costs more than it adds. The receiver reads in order, and what waits on the slow path holds up what the
 //! others deliver. So the path rests, and carries only while no other path is good. Nothing but a trial tells whether
 //! it is throttled no more: it carries again after a pause, until its rate is shown. The pause doubles with
-//! each unsuccessful trial.
+//! each unsuccessful trial. The first is short if packets wait in a queue, as that of a radio
+//! that fades.
 //!
 //! A radio whose range ends within a drive is not judged by this: its signal tells.
 
@@ -42,9 +43,10 @@ const SHAPED_DEVIATION: f64 = 0.25;
 const SIGNAL_WEIGHT: f64 = 0.125;
 /// What waits on the path is given to the others: for so long its subflows are closed.
 const TAKEN_BACK: Duration = Duration::from_secs(1);
-/// First pause; it doubles with each unsuccessful trial, at most so often: 43 minutes.
-const PAUSE: Duration = Duration::from_secs(10);
-const MAX_DOUBLINGS: u32 = 8;
+/// First pause; after an unsuccessful trial it is twice as long as the last one, from the first to the second of these.
+const PAUSES: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(2560)];
+/// First pause if a radio may be the cause, in whose queue packets wait: a fade is over sooner.
+const RADIO_PAUSE: Duration = Duration::from_secs(2);
 /// A rate above the limit by this factor is that of a path which is throttled no more.
 const RECOVERED: f64 = 2.0;
 
@@ -60,9 +62,9 @@ pub struct Throttled {
     same: Option<(Instant, f64)>,
     /// The rate at or below which it was found to be throttled, in bit/s; `None` if it is not.
     limit_bit_s: Option<f64>,
-    /// Since when it rests.
+    /// Since when it rests, and for how long.
     rests: Option<Instant>,
-    doublings: u32,
+    pause: Duration,
     belief: Belief,
     reason: Reason,
 }
@@ -93,9 +95,9 @@ impl Throttled {
         }
         if self.limit_bit_s.is_some_and(|limit| carried.bit_s > RECOVERED * limit) {
             let text = format!("{} Mbit/s are delivered again", mbit_s(carried.bit_s));
-            let inputs = [("delivered_kbit_s", carried.bit_s / 1e3)].into();
-            (self.limit_bit_s, self.rests, self.doublings) = (None, None, 0);
-            (self.belief, self.reason) = (Belief::Good, Reason { rule: "throttled.over", text, inputs });
+            let inputs = [("delivered_kbit_s", carried.bit_s / 1e3)];
+            (self.limit_bit_s, self.rests) = (None, None);
+            (self.belief, self.reason) = (Belief::Good, Reason::plain("throttled.over", text).with(inputs));
         }
         let is_same = self.has_been_the_same(now, carried);
         let is_of_the_network = is_same || is_policed(carried) || self.limit_bit_s.is_some();
@@ -136,21 +138,21 @@ impl Throttled {
             let text = format!("{delivered}, still no more than {}", mbit_s(limit_bit_s));
             ("throttled.still", text, ("limit_kbit_s", limit_bit_s / 1e3))
         };
-        let is_again = self.limit_bit_s.replace(limit_bit_s).is_some();
-        self.doublings = if is_again { (self.doublings + 1).min(MAX_DOUBLINGS) } else { 0 };
+        let [least, longest] = PAUSES;
+        self.pause = match self.limit_bit_s.replace(limit_bit_s) {
+            Some(_) => (self.pause * 2).clamp(least, longest),
+            None if is_of_the_network || carried.queued.is_none_or(|queued| queued <= NO_QUEUE) => least,
+            None => RADIO_PAUSE,
+        };
         self.rests = Some(now);
-        let pause_s = self.pause().as_secs_f64();
-        let inputs = [("delivered_kbit_s", carried.bit_s / 1e3), figure, ("pause_s", pause_s)].into();
+        let pause_s = self.pause.as_secs_f64();
+        let inputs = [("delivered_kbit_s", carried.bit_s / 1e3), figure, ("pause_s", pause_s)];
         let text = format!("{text}; it rests for {pause_s} s");
-        (self.belief, self.reason) = (Belief::Stalled, Reason { rule, text, inputs });
+        (self.belief, self.reason) = (Belief::Stalled, Reason::plain(rule, text).with(inputs));
     }
 
     fn signal_text(&self) -> String {
         self.dbm.map_or(String::new(), |dbm| format!(", at {dbm:.0} dBm as then"))
-    }
-
-    fn pause(&self) -> Duration {
-        PAUSE * (1 << self.doublings)
     }
 }
 
@@ -182,12 +184,12 @@ impl Assessor for Throttled {
 
     fn advance(&mut self, now: Instant) {
         let Some(since) = self.rests else { return };
-        if now >= since + self.pause() {
+        if now >= since + self.pause {
             self.rests = None;
-            let pause_s = self.pause().as_secs_f64();
+            let pause_s = self.pause.as_secs_f64();
             let text = format!("it is tried, after a rest of {pause_s} s");
-            let inputs = [("pause_s", pause_s)].into();
-            (self.belief, self.reason) = (Belief::Good, Reason { rule: "throttled.trial", text, inputs });
+            let inputs = [("pause_s", pause_s)];
+            (self.belief, self.reason) = (Belief::Good, Reason::plain("throttled.trial", text).with(inputs));
         } else if now >= since + TAKEN_BACK {
             self.belief = Belief::Fading;
         }
@@ -199,7 +201,7 @@ impl Assessor for Throttled {
 
     fn next_wakeup(&self) -> Option<Instant> {
         let since = self.rests?;
-        Some(since + if self.belief == Belief::Stalled { TAKEN_BACK } else { self.pause() })
+        Some(since + if self.belief == Belief::Stalled { TAKEN_BACK } else { self.pause })
     }
 }
 

@@ -198,7 +198,7 @@ impl ConnectionManager {
         let rssi_dbm = waiting.rssi_dbm;
         let text = format!("a CAM of {} arrived, {rssi_dbm:.1} dBm", self.name(cam.station));
         let inputs = [("station", f64::from(cam.station)), ("rssi_dbm", f64::from(rssi_dbm))];
-        let reason = Reason { rule: "roadside.in-reach", text, inputs: inputs.into() };
+        let reason = Reason::plain("roadside.in-reach", text).with(inputs);
         if let Some(unit) = self.units.get_mut(&cam.station) {
             (unit.slot, unit.belief, unit.proof, unit.answers) = (Some(slot), Belief::Unknown, Proof::new(now), None);
             self.outputs.push_back(Output::Open { slot, station: cam.station, reason });
@@ -255,7 +255,7 @@ impl ConnectionManager {
         let name = self.name(station);
         let text = format!("another unit needs the slot of {name}, {:.1} dBm: {rssi_dbm:.1} dBm", unit.rssi_dbm);
         let inputs = [("rssi_dbm", f64::from(unit.rssi_dbm)), ("other_rssi_dbm", f64::from(rssi_dbm))];
-        self.close(station, Reason { rule: "roadside.replaced", text, inputs: inputs.into() })
+        self.close(station, Reason::plain("roadside.replaced", text).with(inputs))
     }
 
     fn on_directory(&mut self, stations: Vec<Station>) {
@@ -293,7 +293,7 @@ impl ConnectionManager {
         let stations: Vec<u32> = silent.map(|(station, _)| *station).collect();
         for station in stations {
             let text = format!("{} does not answer", self.name(station));
-            self.close(station, Reason { rule: "roadside.silent", text, inputs: Vec::new() });
+            self.close(station, Reason::plain("roadside.silent", text));
         }
     }
 
@@ -311,7 +311,7 @@ impl ConnectionManager {
             let silence = now.since(self.units[&station].last_cam).as_secs_f64();
             let text = format!("no CAM of {} for {silence:.1} s", self.name(station));
             let inputs = [("station", f64::from(station)), ("silence_s", silence)];
-            self.close(station, Reason { rule: "roadside.out-of-reach", text, inputs: inputs.into() });
+            self.close(station, Reason::plain("roadside.out-of-reach", text).with(inputs));
             let refuted = self.units.remove(&station).and_then(|unit| unit.refuted);
             self.refuted.extend(refuted.map(|at| (station, at)));
         }

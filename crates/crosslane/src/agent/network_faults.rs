@@ -73,7 +73,9 @@ impl Driver {
     /// What the networks of the paths do to MPTCP, with a remedy.
     pub(super) fn network_faults(&self) -> Vec<(Option<PathId>, Reason)> {
         let mut faults = self.engine.network_faults(self.clock.now());
-        faults.iter_mut().for_each(|(_, reason)| reason.text += &self.tunnel_as_remedy());
+        for (_, reason) in &mut faults {
+            *reason = Reason::plain(reason.rule, reason.text() + &self.tunnel_as_remedy()).with(reason.inputs.clone());
+        }
         faults
     }
 

@@ -215,7 +215,7 @@ impl Driver {
                 wanted_state: found.wanted.name().into(),
                 state: found.state.name().into(),
                 wanted_reason: self.engine.reason_of(of.class, view.id).unwrap_or(view.state_reason).into(),
-                reason: (!found.reason.text.is_empty()).then(|| (&found.reason).into()),
+                reason: (!found.reason.is_empty()).then(|| (&found.reason).into()),
             })
         };
         self.engine.views().filter_map(report).collect()
@@ -250,7 +250,7 @@ impl Driver {
         problems.extend(self.other_agent.pid.map(second_agent));
         problems.extend(self.path_routes.as_ref().and_then(PathRoutes::fault).map(str::to_owned));
         let everywhere = self.network_faults().into_iter().filter(|(path, _)| path.is_none());
-        problems.extend(everywhere.map(|(_, reason)| reason.text));
+        problems.extend(everywhere.map(|(_, reason)| reason.text()));
         let no_address = |view: &PathView| self.interfaces.configured(view.id).is_none();
         problems.extend(self.engine.views().filter(no_address).map(|view| {
             let (name, interface) = (view.name, self.interfaces.name(view.id));

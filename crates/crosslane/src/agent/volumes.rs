@@ -178,7 +178,7 @@ fn reason(name: &str, level: Volume, uses: &[Use]) -> Reason {
     };
     let text = format!("{name} has used {}: {consequence}", used(of));
     let inputs = [("used_bytes", of.bytes as f64), ("limit_bytes", of.limit.hard as f64)];
-    Reason { rule, text, inputs: inputs.into() }
+    Reason::plain(rule, text).with(inputs)
 }
 
 fn used(of: &Use) -> String {
@@ -192,7 +192,7 @@ pub fn used_up(config: &Config) -> Vec<String> {
     let sentence = |(_, name, limits): (PathId, &str, Limits)| {
         let uses = uses(state.paths.get(name)?, limits, date);
         let level = level(&uses);
-        (level == Volume::Exhausted).then(|| format!("path {name:?}: {}", reason("it", level, &uses).text))
+        (level == Volume::Exhausted).then(|| format!("path {name:?}: {}", reason("it", level, &uses).text()))
     };
     limited(config).filter_map(sentence).collect()
 }
@@ -232,7 +232,7 @@ impl Driver {
         };
         for input in volumes.check(now, local_date(), reading) {
             if let Input::Volume(_, _, reason) = &input {
-                self.journal.note(&reason.text);
+                self.journal.note(&reason.text());
             }
             self.handle(input);
         }

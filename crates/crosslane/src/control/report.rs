@@ -188,7 +188,7 @@ pub struct ReasonReport {
 impl From<&assess::Reason> for ReasonReport {
     fn from(reason: &assess::Reason) -> ReasonReport {
         let inputs = reason.inputs.iter().map(|(name, value)| ((*name).into(), Some(*value))).collect();
-        ReasonReport { rule: reason.rule.into(), text: reason.text.clone(), inputs }
+        ReasonReport { rule: reason.rule.into(), text: reason.text(), inputs }
     }
 }
 

@@ -5,7 +5,6 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crosslane_core::assess::Reason;
 use crosslane_core::engine::Engine;
 use crosslane_core::roadside::controller::{Controller, Event, Input, Output, Peer};
 use crosslane_core::roadside::messages::{Announcement, Role};
@@ -247,10 +246,11 @@ impl Driver {
         let unit = |unit: &Option<u32>| unit.map(|unit| self.name(Peer::Unit(unit)).to_owned());
         let name = |vehicle: &u32| self.name(Peer::Vehicle(*vehicle)).to_owned();
         let (event, fields) = match event {
-            Event::Decided { vehicle, from, to, reason: Reason { rule, text, inputs } } => {
-                let inputs: serde_json::Map<_, _> = inputs.iter().map(|(key, of)| ((*key).into(), json!(of))).collect();
+            Event::Decided { vehicle, from, to, reason } => {
+                let inputs: serde_json::Map<_, _> =
+                    reason.inputs.iter().map(|(key, of)| ((*key).into(), json!(of))).collect();
                 let (from, to) = (unit(from), unit(to));
-                let fields = json!({ "vehicle": name(vehicle), "from": from, "to": to, "rule": rule, "reason": text,
+                let fields = json!({ "vehicle": name(vehicle), "from": from, "to": to, "rule": reason.rule, "reason": reason.text(),
                                      "inputs": inputs });
                 ("redirect", fields)
             }

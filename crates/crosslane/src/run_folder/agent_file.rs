@@ -120,7 +120,7 @@ mod tests {
     fn an_agents_file_gives_the_rows_of_its_outputs() {
         let names = ["its-g5".to_string(), "lte".to_string()];
         let decision = |path, state| {
-            let reason = Reason { rule: "rule", text: "text".into(), inputs: Vec::new() };
+            let reason = Reason::plain("rule", "text");
             Output::Decision { path: PathId(path), state, was: PathState::Closed, reason }
         };
         let outputs = [(2, decision(1, PathState::Active)), (5, decision(0, PathState::Backup))];

@@ -201,7 +201,7 @@ fn with_reason(mut fields: Value, reason: &Reason) -> Value {
     let inputs: Map<String, Value> =
         reason.inputs.iter().map(|(name, value)| (name.to_string(), json!(value))).collect();
     fields["rule"] = json!(reason.rule);
-    fields["reason"] = json!(reason.text);
+    fields["reason"] = json!(reason.text());
     fields["inputs"] = Value::Object(inputs);
     fields
 }

@@ -120,7 +120,7 @@ impl Oracle {
             Belief::Fading => ("oracle.ends", format!("the path is usable for only another {left_s:.2} s")),
             _ => ("oracle.silent", format!("the path carries nothing for {left_s:.1} s")),
         };
-        self.reason = Reason { rule, text, inputs: vec![("left_s", left_s)] };
+        self.reason = Reason::plain(rule, text).with([("left_s", left_s)]);
     }
 }
 

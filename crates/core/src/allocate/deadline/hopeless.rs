@@ -35,7 +35,7 @@ impl Hopeless {
             at_best / 1e6
         );
         let inputs = vec![("due_mb", due.bytes / 1e6), ("within_s", due.within_s), ("at_best_mb", at_best / 1e6)];
-        Some(Reason { rule: "deadline.hopeless", text, inputs })
+        Some(Reason::plain("deadline.hopeless", text).with(inputs))
     }
 }
 

@@ -281,7 +281,7 @@ fn a_path_is_switched_off_with_the_reason_that_its_object_cannot_be_in_time() {
     assert_eq!(reason(3, 41_000_000).map(|reason| reason.rule), Some("deadline.short"));
     let hopeless = reason(3, 43_000_000);
     assert_eq!(hopeless.as_ref().map(|reason| reason.rule), Some("deadline.hopeless"));
-    let text = hopeless.unwrap().text;
+    let text = hopeless.unwrap().text();
     assert!(text.starts_with("43.00 MB are due within 6.93 s and cannot be there in time even at 3 times"), "{text}");
 }
 

@@ -6,7 +6,7 @@ use alloc::format;
 
 use super::averages::ms;
 use crate::path::Echo;
-use crate::reason::Reason;
+use crate::reason::{Reason, Sentence};
 use crate::time::{Duration, Instant};
 
 /// An RTT of so many times the least is late, if the least is long.
@@ -115,20 +115,25 @@ impl EchoSign {
     /// Why a path is good again: for `pause` at least, all are answered in time.
     pub(super) fn proof(&self, now: Instant, pause: Duration) -> Option<Reason> {
         let (since, number) = self.in_time?;
-        let text =
-            format!("{number} echo requests in a row were answered in time, the last after {:.0} ms", self.rtt_ms);
         let inputs = [("requests", f64::from(number)), ("rtt_ms", self.rtt_ms)];
-        (now.since(since) >= pause).then(|| Reason { rule: "quality.return", text, inputs: inputs.into() })
+        (now.since(since) >= pause).then(|| {
+            Reason::new("quality.return", inputs, |[number, rtt_ms, ..]| {
+                format!("{number} echo requests in a row were answered in time, the last after {rtt_ms:.0} ms")
+            })
+        })
     }
 
     /// Why a path is not good while they are late.
     pub(super) fn reason(&self, now: Instant) -> Reason {
         let limit_ms = self.limit_ms();
-        let (what, figure) = match self.waiting_since.map(|since| ms(now.since(since))) {
-            Some(age_ms) if age_ms >= limit_ms => ("is not answered for", age_ms),
-            _ => ("was answered after", self.rtt_ms),
+        let (figure, sentence): (_, Sentence) = match self.waiting_since.map(|since| ms(now.since(since))) {
+            Some(age_ms) if age_ms >= limit_ms => (age_ms, |[age_ms, limit_ms, ..]| {
+                format!("an echo request is not answered for {age_ms:.0} ms, {limit_ms:.0} ms allowed")
+            }),
+            _ => (self.rtt_ms, |[rtt_ms, limit_ms, ..]| {
+                format!("an echo request was answered after {rtt_ms:.0} ms, {limit_ms:.0} ms allowed")
+            }),
         };
-        let text = format!("an echo request {what} {figure:.0} ms, {limit_ms:.0} ms allowed");
-        Reason { rule: "quality.echo", text, inputs: [("echo_ms", figure), ("limit_ms", limit_ms)].into() }
+        Reason::new("quality.echo", [("echo_ms", figure), ("limit_ms", limit_ms)], sentence)
     }
 }

@@ -1,8 +1,10 @@
 //! Why a path is left: what shows that it delivers late, and how that is said.
 
 use alloc::format;
+use alloc::string::String;
 
 use super::super::Reason;
+use crate::reason::{Sentence, Words};
 use crate::time::Instant;
 
 /// A sign that a path delivers late.
@@ -35,35 +37,31 @@ impl Evidence {
     /// Why the path is left, at this smoothed signal.
     pub(super) fn reason(self, dbm: Option<f64>) -> Reason {
         let Evidence { sign, figure, limit } = self;
-        let (rule, mut text, names) = match sign {
-            Sign::Rtt => (
-                "quality.rtt",
-                format!("RTTs are up to {figure:.0} ms above the least, {limit:.0} ms allowed"),
-                ["rtt_ms", "limit_ms"],
-            ),
-            Sign::Age => (
-                "quality.age",
-                format!("the oldest byte is unacknowledged for {figure:.0} ms, {limit:.0} ms allowed"),
-                ["age_ms", "limit_ms"],
-            ),
-            Sign::Rate => (
-                "quality.rate",
-                format!("{figure:.0} kbit/s are delivered while more waits, {limit:.0} kbit/s are usually offered"),
-                ["delivered_kbit_s", "offered_kbit_s"],
-            ),
-            Sign::Loss => (
-                "quality.loss",
-                format!("{:.1} % of the segments are retransmitted, {:.1} % allowed", figure * 1e2, limit * 1e2),
-                ["loss", "limit"],
-            ),
+        let (rule, names, sentence): (_, _, Sentence) = match sign {
+            Sign::Rtt => ("quality.rtt", ["rtt_ms", "limit_ms"], |[figure, limit, dbm, _]| {
+                format!("RTTs are up to {figure:.0} ms above the least, {limit:.0} ms allowed{}", at(dbm))
+            }),
+            Sign::Age => ("quality.age", ["age_ms", "limit_ms"], |[figure, limit, dbm, _]| {
+                format!("the oldest byte is unacknowledged for {figure:.0} ms, {limit:.0} ms allowed{}", at(dbm))
+            }),
+            Sign::Rate => ("quality.rate", ["delivered_kbit_s", "offered_kbit_s"], |[figure, limit, dbm, _]| {
+                let delivered = format!("{figure:.0} kbit/s are delivered while more waits");
+                format!("{delivered}, {limit:.0} kbit/s are usually offered{}", at(dbm))
+            }),
+            Sign::Loss => ("quality.loss", ["loss", "limit"], |[figure, limit, dbm, _]| {
+                let [figure, limit] = [figure, limit].map(|share| share * 1e2);
+                format!("{figure:.1} % of the segments are retransmitted, {limit:.1} % allowed{}", at(dbm))
+            }),
         };
-        let mut inputs = alloc::vec![(names[0], figure), (names[1], limit)];
-        if let Some(dbm) = dbm {
-            text.push_str(&format!(", at {dbm:.1} dBm"));
-            inputs.push(("rssi_dbm", dbm));
-        }
-        Reason { rule, text, inputs }
+        let signal = dbm.map(|dbm| ("rssi_dbm", dbm));
+        let inputs = [(names[0], figure), (names[1], limit)].into_iter().chain(signal);
+        Reason::plain(rule, Words::Figures(sentence)).with(inputs)
     }
+}
+
+/// The signal in words, if it is known.
+fn at(dbm: f64) -> String {
+    if dbm.is_nan() { String::new() } else { format!(", at {dbm:.1} dBm") }
 }
 
 /// Why and when a path was left.

@@ -7,6 +7,7 @@ use super::{
     CAUTION_DB, CAUTIOUS_GROWTH_DB, GROWTH_DB, LOOKAHEAD, MAX_PAUSE, MAX_VAIN, PAUSE, Quality, RETURN_DB, Reason,
     SIGNAL_PAUSE, STALE,
 };
+use crate::reason::{Sentence, Words};
 use crate::time::{Duration, Instant};
 
 impl Quality {
@@ -70,12 +71,12 @@ impl Quality {
                 return None;
             }
         }
-        let text = match dbm.zip(level) {
-            Some((dbm, level)) => format!("signal {dbm:.1} dBm, messages were late at {level:.1} dBm"),
-            None => "tried again after a pause".into(),
+        let sentence: Sentence = match dbm.zip(level) {
+            Some(_) => |[dbm, level, ..]| format!("signal {dbm:.1} dBm, messages were late at {level:.1} dBm"),
+            None => |_| "tried again after a pause".into(),
         };
         let inputs = dbm.map(|dbm| ("rssi_dbm", dbm)).into_iter().chain(level.map(|level| ("level_dbm", level)));
-        Some(Reason { rule: "quality.return", text, inputs: inputs.collect() })
+        Some(Reason::plain("quality.return", Words::Figures(sentence)).with(inputs))
     }
 
     /// Why the path may be entered towards its roadside unit.
@@ -86,12 +87,13 @@ impl Quality {
         if !is_trusted || now < left.at + SIGNAL_PAUSE || dbm < level - RETURN_DB || !self.is_steady(now) {
             return None;
         }
-        let text = format!(
-            "signal {dbm:.1} dBm, {distance_m:.0} m from the unit and {closing_m_s:.0} m/s towards it, messages were \
-             late at {level:.1} dBm"
-        );
         let inputs =
             [("rssi_dbm", dbm), ("level_dbm", level), ("distance_m", distance_m), ("closing_m_s", closing_m_s)];
-        Some(Reason { rule: "forecast.position", text, inputs: inputs.into() })
+        Some(Reason::new("forecast.position", inputs, |[dbm, level, distance_m, closing_m_s]| {
+            format!(
+                "signal {dbm:.1} dBm, {distance_m:.0} m from the unit and {closing_m_s:.0} m/s towards it, messages \
+                 were late at {level:.1} dBm"
+            )
+        }))
     }
 }

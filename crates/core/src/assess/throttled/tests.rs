@@ -53,7 +53,7 @@ fn a_rate_that_fell_to_a_fifth_at_the_same_signal_is_a_sign() {
     assert_eq!(path.is(), (Belief::Unknown, ""));
     path.carry(1, full(0.96, 12.0), -85.0);
     assert_eq!(path.is(), (Belief::Stalled, "throttled.fell"));
-    let text = &path.assessor.reason.text;
+    let text = path.assessor.reason.text();
     let expected = "0.96 Mbit/s are delivered at a constant rate while more waits, 19 before, at -85 dBm as then: the \
                     network throttles it; it rests for 10 s";
     assert_eq!(text, expected);
@@ -112,7 +112,7 @@ fn pauses_double_with_each_unsuccessful_trial_and_a_recovery_ends_them() {
     path.carry(5, full(19.2, 12.0), -85.0);
     path.carry(1, full(0.96, 12.0), -85.0);
     for pause_s in [10, 20, 40, 80, 160, 320, 640, 1280, 2560, 2560] {
-        assert_eq!(path.assessor.pause(), Duration::from_secs(pause_s));
+        assert_eq!(path.assessor.pause, Duration::from_secs(pause_s));
         assert_eq!(path.is().0, Belief::Stalled);
         path.now_ms += pause_s * 1000 - 1000;
         path.observe(SampleKind::Link { up: true });
@@ -132,5 +132,25 @@ fn pauses_double_with_each_unsuccessful_trial_and_a_recovery_ends_them() {
     path.carry(1, full(18.0, 12.0), -85.0);
     assert_eq!(path.is(), (Belief::Good, "throttled.over"));
     path.carry(2, full(0.96, 12.0), -85.0);
-    assert_eq!(path.assessor.pause(), Duration::from_secs(10), "the volume was new, and is used up again");
+    assert_eq!(path.assessor.pause, Duration::from_secs(10), "the volume was new, and is used up again");
+}
+
+#[test]
+fn a_path_whose_radio_may_be_the_cause_is_tried_again_sooner_for_the_first_time() {
+    let mut path = Path::new(Rat::Nr);
+    path.carry(1, shaped(1.0, 123.0), -85.0);
+    for pause_s in [2, 10, 20] {
+        assert_eq!(path.assessor.pause, Duration::from_secs(pause_s));
+        path.now_ms += pause_s * 1000;
+        path.carry(1, shaped(1.0, 123.0), -85.0);
+        assert_eq!(path.is().0, Belief::Stalled);
+    }
+    path.now_ms += 40_000;
+    path.carry(1, shaped(8.0, 123.0), -85.0);
+    assert_eq!(path.is(), (Belief::Good, "throttled.over"));
+    path.carry(1, shaped(1.0, 123.0), -85.0);
+    assert_eq!(path.assessor.pause, Duration::from_secs(2), "another fade");
+    let mut lossy = Path::new(Rat::Nr);
+    lossy.carry(1, Carried { loss: 0.0, ..full(1.0, 123.0) }, -85.0);
+    assert_eq!(lossy.assessor.pause, Duration::from_secs(10), "no queue, no fade");
 }

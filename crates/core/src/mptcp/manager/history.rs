@@ -8,6 +8,7 @@ use super::super::{Refusal, Token};
 use super::Manager;
 use super::plan::Plan;
 use crate::path::{PathId, PathState};
+use crate::reason::Reason;
 use crate::time::Instant;
 
 /// Events kept of each connection.
@@ -123,20 +124,27 @@ impl Plan<'_> {
     /// The reason of a path's wanted state; an unknown class is the default one.
     fn reason(self, path: PathId) -> Option<Arc<str>> {
         let of_path = self.paths.reasons.get(usize::from(path.0))?;
-        let reason = of_path.get(usize::from(self.class.0)).or(of_path.first())?;
-        (!reason.is_empty()).then(|| Arc::clone(reason))
+        let (_, words) = of_path.get(usize::from(self.class.0)).or(of_path.first())?;
+        (!words.is_empty()).then(|| Arc::clone(words))
     }
 }
 
 impl Manager {
     /// Sets the reasons of the wanted states, which all connections share: of each path those for
     /// each class.
-    pub fn set_reasons<'a>(&mut self, reasons: impl ExactSizeIterator<Item = &'a [&'a str]>) {
-        self.paths.reasons.resize_with(reasons.len(), Vec::new);
-        for (known, reasons) in self.paths.reasons.iter_mut().zip(reasons) {
-            known.resize_with(reasons.len(), || "".into());
-            let changed = known.iter_mut().zip(reasons).filter(|(known, reason)| ***known != ***reason);
-            changed.for_each(|(known, reason)| *known = (*reason).into());
+    pub fn set_reasons<'a, I>(&mut self, paths: impl ExactSizeIterator<Item = I>)
+    where
+        I: Iterator<Item = &'a Reason>,
+    {
+        self.paths.reasons.resize_with(paths.len(), Vec::new);
+        for (known, reasons) in self.paths.reasons.iter_mut().zip(paths) {
+            for (class, reason) in reasons.enumerate() {
+                match known.get_mut(class) {
+                    Some((same, _)) if same == reason => {}
+                    Some(other) => *other = (reason.clone(), reason.text().into()),
+                    None => known.push((reason.clone(), reason.text().into())),
+                }
+            }
         }
     }
 

@@ -155,8 +155,8 @@ impl Joins {
         let pair = blocked.max_by_key(|pair| pair.failures)?;
         let next_s = pair.pause.not_before.since(now).as_secs_f64();
         let text = format!("{}; next attempt in {next_s:.0} s", pair.sentence(name, carries()));
-        let inputs = [("failures", f64::from(pair.failures)), ("next_s", next_s)].into();
-        Some(Reason { rule: pair.rule(), text, inputs })
+        let inputs = [("failures", f64::from(pair.failures)), ("next_s", next_s)];
+        Some(Reason::plain(pair.rule(), text).with(inputs))
     }
 
     /// The rule and the sentence of a path that was just found to be blocked.

@@ -9,6 +9,7 @@ use core::net::IpAddr;
 use super::canonical;
 use super::joins::Joins;
 use crate::path::{PathId, PathSpec, PathState};
+use crate::reason::Reason;
 use crate::time::Duration;
 use crate::wanted::{ConnectionClass, Wanted};
 
@@ -20,8 +21,8 @@ const MAX_FORMER: usize = 64;
 pub(super) struct Paths {
     pub specs: Vec<PathSpec>,
     pub wanted: Wanted,
-    /// The reason of each path's wanted state, for each class.
-    pub reasons: Vec<Vec<Arc<str>>>,
+    /// The reason of each path's wanted state, for each class, and its words.
+    pub reasons: Vec<Vec<(Reason, Arc<str>)>>,
     /// Lost paths.
     pub lost: Vec<bool>,
     /// Joins that failed.

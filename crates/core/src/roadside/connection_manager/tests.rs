@@ -64,13 +64,13 @@ fn a_unit_takes_a_slot_when_its_first_cam_arrives_and_leaves_it_when_they_stop()
     let mut manager = manager(2, [1, 2]);
     let opened = cam(&mut manager, 0, 1, -90.0);
     assert_eq!(brief(&opened), [(true, 1, 0)]);
-    assert!(matches!(&opened[0], Output::Open { reason, .. } if reason.text == "a CAM of rsu1 arrived, -90.0 dBm"));
+    assert!(matches!(&opened[0], Output::Open { reason, .. } if reason.text() == "a CAM of rsu1 arrived, -90.0 dBm"));
     assert_eq!(brief(&cam(&mut manager, 100, 1, -90.0)), [], "it has one");
     assert_eq!(manager.next_wakeup(), Some(Instant::from_millis(3100)));
     assert_eq!(brief(&outputs(&mut manager, Instant::from_millis(3099))), []);
     let closed = outputs(&mut manager, Instant::from_millis(3100));
     assert_eq!(brief(&closed), [(false, 1, 0)]);
-    assert!(matches!(&closed[0], Output::Close { reason, .. } if reason.text == "no CAM of rsu1 for 3.0 s"));
+    assert!(matches!(&closed[0], Output::Close { reason, .. } if reason.text() == "no CAM of rsu1 for 3.0 s"));
     assert_eq!((manager.units().count(), manager.next_wakeup()), (0, None));
 }
 
@@ -420,12 +420,12 @@ proptest! {
             for output in outputs(&mut manager, now) {
                 match output {
                     Output::Open { slot, station, reason } => {
-                        prop_assert!(slot < slots.clamp(1, 16) && !reason.text.is_empty());
+                        prop_assert!(slot < slots.clamp(1, 16) && !reason.is_empty());
                         prop_assert!(!held.values().any(|id| *id == station), "a unit has one slot");
                         prop_assert_eq!(held.insert(slot, station), None, "a slot is free before it is taken");
                     }
                     Output::Close { slot, station, reason } => {
-                        prop_assert!(!reason.text.is_empty());
+                        prop_assert!(!reason.is_empty());
                         prop_assert_eq!(held.remove(&slot), Some(station), "what closes has been open");
                     }
                     Output::Probe { station, bytes } => {

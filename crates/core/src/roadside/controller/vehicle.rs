@@ -256,11 +256,11 @@ impl Vehicle {
         let new = name(unit);
         let inputs = |silence_s: f64| {
             let rssi = other.rssi_dbm.map(|rssi| ("rssi_dbm", f64::from(rssi)));
-            [("unit", f64::from(unit)), ("silence_s", silence_s)].into_iter().chain(rssi).collect::<Vec<_>>()
+            [("unit", f64::from(unit)), ("silence_s", silence_s)].into_iter().chain(rssi)
         };
         let Some(serving) = self.serving else {
             let text = format!("the tunnel to {new} stands, and no unit serves");
-            return Some(Reason { rule: "controller.first", text, inputs: inputs(0.0) });
+            return Some(Reason::plain("controller.first", text).with(inputs(0.0)));
         };
         let old = name(serving);
         let Some(sight) = self.sights.get(&serving) else {
@@ -269,7 +269,7 @@ impl Vehicle {
                 (None, Some(_)) => ("controller.no-tunnel", format!("{old} no longer receives it, and {new} does")),
                 (None, None) => ("controller.disconnected", format!("{old} reports nothing, and {new} does")),
             };
-            return Some(Reason { rule, text, inputs: inputs(0.0) });
+            return Some(Reason::plain(rule, text).with(inputs(0.0)));
         };
         let silence_s = now.since(sight.at).as_secs_f64();
         let dwelt = |time: Duration| self.since.is_none_or(|since| now >= since + time);
@@ -287,7 +287,7 @@ impl Vehicle {
             }
             ("controller.stronger", format!("{new} receives it with {new_dbm:.1} dBm, and {old} with {old_dbm:.1} dBm"))
         };
-        Some(Reason { rule, text, inputs: inputs(silence_s) })
+        Some(Reason::plain(rule, text).with(inputs(silence_s)))
     }
 
     fn withdrawal<'a>(

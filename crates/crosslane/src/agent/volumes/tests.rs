@@ -26,7 +26,7 @@ fn check(volumes: &mut Volumes, ms: u64, counter: u64) -> Vec<(Volume, String)> 
     let reading = |path| (path == LTE).then_some(Reading { if_index: 7, bytes: counter });
     let inputs = volumes.check(Instant::ZERO + Duration::from_millis(ms), local_date(), reading);
     let level = |input| match input {
-        Input::Volume(LTE, level, reason) => (level, reason.text),
+        Input::Volume(LTE, level, reason) => (level, reason.text()),
         other => panic!("{other:?}"),
     };
     inputs.into_iter().map(level).collect()

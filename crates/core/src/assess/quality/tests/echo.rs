@@ -58,8 +58,8 @@ fn a_reserve_whose_echo_requests_are_not_answered_is_not_good_until_one_is_in_ti
     reserve.advance(1);
     assert_eq!(reserve.0.is(), (Belief::Fading, "quality.echo"));
     let (_, reason) = reserve.0.quality.belief();
-    assert_eq!(reason.text, "an echo request is not answered for 100 ms, 100 ms allowed");
-    assert_eq!(reason.inputs, [("echo_ms", 100.0), ("limit_ms", 100.0)]);
+    assert_eq!(reason.text(), "an echo request is not answered for 100 ms, 100 ms allowed");
+    assert_eq!(*reason.inputs, [("echo_ms", 100.0), ("limit_ms", 100.0)]);
     reserve.advance(60_000);
     assert_eq!(reserve.0.is().0, Belief::Fading, "no pause makes it good");
     reserve.answered(1, 40);

@@ -93,6 +93,6 @@ impl Connection {
         }
         let next_s = wait_s(join.tries.not_before);
         let text = format!("{failures} attempts to open it failed; next attempt in {next_s:.1} s");
-        Reason { rule: "subflow.failed", text, inputs: [("failures", f64::from(failures)), ("next_s", next_s)].into() }
+        Reason::plain("subflow.failed", text).with([("failures", f64::from(failures)), ("next_s", next_s)])
     }
 }
