@@ -26,7 +26,7 @@ mod hopeless;
 mod late_paths;
 mod suspension;
 
-use forecast::has_plenty;
+use forecast::{BRIEF_S, has_plenty};
 use hopeless::Hopeless;
 use suspension::Suspensions;
 
@@ -104,6 +104,8 @@ pub struct Deadline {
     is_unordered: bool,
     /// Whether an object past its deadline is given up.
     gives_up: bool,
+    /// Whether all objects have little time in all.
+    is_brief: bool,
     hopeless: Hopeless,
     /// Whether each path carries.
     on: Vec<bool>,
@@ -335,6 +337,8 @@ impl Allocator for Deadline {
         if !self.is_unordered {
             self.update_skew(&sources);
         }
+        let has_s = |object: &Object| object.deadline.since(object.start).as_secs_f64();
+        self.is_brief = demand.objects.iter().all(|object| has_s(object) <= BRIEF_S);
         let mut due = self.due(now, demand, &sources);
         self.admit(now, demand, &sources, &due);
         if self.gives_up {

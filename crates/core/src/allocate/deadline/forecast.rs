@@ -10,8 +10,9 @@ const WINDOW_HORIZONS: f64 = 2.0;
 /// taken off the forecast.
 const CAUTION: f64 = 3.0;
 const MAX_SHORTFALL: f64 = 0.15;
-/// Over a horizon up to this, in s, there is no such caution: how wrong the prediction was over it is known.
-const SOON_S: f64 = 1.1;
+/// No such caution for objects that have this time at most in all, in s: it would send a good part of each over the costlier
+/// path, and how wrong a prediction over that time was is known. At the end of a long object it costs little.
+pub(super) const BRIEF_S: f64 = 1.1;
 /// Paths that carry this multiple of what is due at the rates observed need no other one, whatever is feared, while at least
 /// so much time is left, in s: a lower rate shows in the mean by then.
 const PLENTY: f64 = 1.2;
@@ -34,7 +35,7 @@ impl Deadline {
             true => source.history.predicted_ratio(window_s, confidence),
             false => source.history.forecast_ratio(window_s, confidence),
         };
-        let kept = if horizon_s > SOON_S { 1.0 - CAUTION * self.shortfall(source) } else { 1.0 };
+        let kept = if self.is_brief { 1.0 } else { 1.0 - CAUTION * self.shortfall(source) };
         // What the longer window lost is charged to this one: a path that stalls
         // occasionally loses no more in the longer window, a path of varying rate does.
         let weighted = |(windows, part): (f64, f64), assumed: f64| {

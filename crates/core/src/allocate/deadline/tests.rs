@@ -334,3 +334,25 @@ fn an_object_with_little_time_is_to_be_acknowledged_by_its_deadline() {
     };
     assert_eq!((within_ms(1000), within_ms(400), within_ms(390), within_ms(150)), (980.0, 380.0, 320.0, 80.0));
 }
+
+/// The rate falls by half for one second in three, as above.
+#[test]
+fn caution_is_for_objects_that_have_more_than_a_second() {
+    let varying: Vec<f64> = (0..30).map(|interval| if interval < 10 { 0.5e6 } else { 1e6 }).collect();
+    let varying = history(&varying, 300);
+    let source = Source { place: 0, cost: 1.0, rank: 0, history: &varying, on: true, prior: 0.0 };
+    let supply = [PathSupply {
+        unit_cost: 1.0,
+        rat: Rat::Lte,
+        input: input(0, PathState::Active),
+        history: Some(&varying),
+        latest: &LATEST,
+    }];
+    let mut deadline = Deadline::without_ordering(Params::default(), true);
+    let mut rate_for = |deadline_ms| {
+        deadline.on_demand(Instant::ZERO, &demand(1_000_000, 0, deadline_ms, &[1.0]), &supply);
+        deadline.rate(&[source], &source, 1.0)
+    };
+    let (brief, long) = (rate_for(1000), rate_for(20_000));
+    assert!(long < 0.7 * brief, "{long} {brief}");
+}
