@@ -26,7 +26,7 @@ mod hopeless;
 mod late_paths;
 mod suspension;
 
-use forecast::has_plenty;
+use forecast::{BRIEF_S, has_plenty};
 use hopeless::Hopeless;
 use suspension::Suspensions;
 
@@ -73,6 +73,9 @@ const MIN_OBSERVED_S: f64 = 0.5;
 /// Such a path that was never observed begins as if it had this part of the assumed rate: what it carries too early is
 /// little, since it soon pauses.
 const UNOBSERVED_SHARE: f64 = 0.4;
+/// An object that has this many RTTs of the cheapest path in all need not be acknowledged by its deadline: while it has
+/// time, what goes wrong can be made up for.
+const AMPLE_RTTS: f64 = 4.0;
 /// Ratio of the latest to the minimum RTT above which data queues in the network.
 const QUEUEING_RATIO: f64 = 1.75;
 /// Horizon of the rates with which queues are compared, in s.
@@ -101,6 +104,8 @@ pub struct Deadline {
     is_unordered: bool,
     /// Whether an object past its deadline is given up.
     gives_up: bool,
+    /// Whether all objects have little time in all.
+    is_brief: bool,
     hopeless: Hopeless,
     /// Whether each path carries.
     on: Vec<bool>,
@@ -222,14 +227,15 @@ impl Deadline {
         on
     }
 
-    /// What is due by each deadline: to be acknowledged half an RTT later, or if unordered by then.
+    /// What is due by each deadline: to be acknowledged half an RTT later, or, if unordered and with little time, by then.
     fn due(&self, now: Instant, demand: &Demand, sources: &[Source]) -> Vec<Due> {
-        let first = sources.first().filter(|_| !self.is_unordered);
-        let one_way_s = first.map_or(0.0, |source| source.history.min_rtt().as_secs_f64() / 2.0);
+        let rtt_s = sources.first().map_or(0.0, |source| source.history.min_rtt().as_secs_f64());
         let mut bytes = 0.0;
         let due = |object: &Object| {
             bytes += object.remaining_bytes() as f64;
             let left_s = object.deadline.as_secs_f64() - now.as_secs_f64();
+            let is_ample = object.deadline.since(object.start).as_secs_f64() >= AMPLE_RTTS * rtt_s;
+            let one_way_s = if is_ample || !self.is_unordered { rtt_s / 2.0 } else { 0.0 };
             Due { within_s: left_s + one_way_s - self.skew_s - self.params.margin_ms / 1e3, bytes }
         };
         demand.objects.iter().take(MAX_OBJECTS).map(due).collect()
@@ -331,6 +337,8 @@ impl Allocator for Deadline {
         if !self.is_unordered {
             self.update_skew(&sources);
         }
+        let has_s = |object: &Object| object.deadline.since(object.start).as_secs_f64();
+        self.is_brief = demand.objects.iter().all(|object| has_s(object) <= BRIEF_S);
         let mut due = self.due(now, demand, &sources);
         self.admit(now, demand, &sources, &due);
         if self.gives_up {

@@ -17,6 +17,10 @@ use super::{Assessor, Belief, EXPIRY, Reason, check_is_due, push_recent};
 use crate::path::{Sample, SampleKind, Transport};
 use crate::time::{Duration, Instant};
 
+mod prediction;
+
+use prediction::{Prediction, SOON};
+
 /// Length of an interval.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Intervals remembered: 40 s.
@@ -88,6 +92,7 @@ pub struct History {
     /// Ratios of what was carried over each of [`HORIZONS`] to the mean rate before, in
     /// rising order.
     ratios: [Vec<f64>; HORIZONS.len()],
+    predictions: [Prediction; SOON],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -113,11 +118,23 @@ impl History {
     /// they carried to the mean rate before, at this confidence (0.5 to 1). Time since
     /// the last interval that counted is part of the window.
     pub fn forecast_ratio(&self, horizon_s: f64, confidence: f64) -> (f64, f64) {
+        self.ratio(horizon_s, confidence, |place| &self.ratios[place])
+    }
+
+    /// The same with the ratio to the [predicted rate](Self::predicted_rate), where the window is one that is predicted.
+    pub fn predicted_ratio(&self, horizon_s: f64, confidence: f64) -> (f64, f64) {
+        let ratios = |place: usize| {
+            self.predictions.get(place).map_or(&self.ratios[place], |prediction: &Prediction| &prediction.ratios)
+        };
+        self.ratio(horizon_s, confidence, ratios)
+    }
+
+    fn ratio<'a>(&self, horizon_s: f64, confidence: f64, ratios: impl Fn(usize) -> &'a Vec<f64>) -> (f64, f64) {
         let ahead_s = (horizon_s + self.sampled.since(self.counted).as_secs_f64()).max(INTERVAL.as_secs_f64());
         let observed_s = self.observed_s();
         let ahead = ahead_s / INTERVAL.as_secs_f64();
         let place = HORIZONS.iter().rposition(|&horizon| horizon as f64 <= ahead).unwrap_or(0);
-        let known = self.ratios.iter().take(place + 1).rev().find(|ratios| !ratios.is_empty());
+        let known = (0..=place).rev().map(ratios).find(|ratios| !ratios.is_empty());
         let ratio = known.and_then(|ratios| ratios.get(((1.0 - confidence) * ratios.len() as f64) as usize));
         ratio.map_or((0.0, 1.0), |ratio| (observed_s / ahead_s, ratio.min(1.0)))
     }
@@ -142,11 +159,11 @@ impl History {
         (self.intervals.len() >= MIN_INTERVALS).then(|| [MEAN_INTERVALS, count.max(MEAN_INTERVALS)].map(mean))
     }
 
-    /// How much less than the mean rate before it a second in five carried at least, as a part of that rate; 0 while none was
+    /// How much less than predicted a second in five carried at least, as a part of the prediction; 0 while none was
     /// observed. It is about nil on a path of constant rate, also if BBR probes its RTT: such a probe is in a second in
     /// seven.
     pub fn shortfall(&self) -> f64 {
-        let [_, second, ..] = &self.ratios;
+        let [_, Prediction { ratios: second, .. }, _] = &self.predictions;
         second.get(second.len() / 5).map_or(0.0, |ratio| (1.0 - ratio).max(0.0))
     }
 
@@ -182,6 +199,7 @@ impl History {
             }
             ratios.sort_by(f64::total_cmp);
         }
+        self.choose_methods(&sums);
     }
 
     /// True if a subflow exists: its last sample is recent.

@@ -10,6 +10,9 @@ const WINDOW_HORIZONS: f64 = 2.0;
 /// taken off the forecast.
 const CAUTION: f64 = 3.0;
 const MAX_SHORTFALL: f64 = 0.15;
+/// No such caution for objects that have this time at most in all, in s: it would send a good part of each over the costlier
+/// path, and how wrong a prediction over that time was is known. At the end of a long object it costs little.
+pub(super) const BRIEF_S: f64 = 1.1;
 /// Paths that carry this multiple of what is due at the rates observed need no other one, whatever is feared, while at least
 /// so much time is left, in s: a lower rate shows in the mean by then.
 const PLENTY: f64 = 1.2;
@@ -27,9 +30,12 @@ impl Deadline {
     /// Forecast rate over a horizon, in bytes/s. What is unknown of a path is taken
     /// from the others, and what is unknown of all from an assumption.
     pub(super) fn rate(&self, sources: &[Source], source: &Source, horizon_s: f64) -> f64 {
-        let forecast_ratio =
-            |source: &Source| source.history.forecast_ratio(horizon_s * WINDOW_HORIZONS, self.params.confidence);
-        let kept = 1.0 - CAUTION * self.shortfall(source);
+        let (window_s, confidence) = (horizon_s * WINDOW_HORIZONS, self.params.confidence);
+        let forecast_ratio = |source: &Source| match self.is_unordered {
+            true => source.history.predicted_ratio(window_s, confidence),
+            false => source.history.forecast_ratio(window_s, confidence),
+        };
+        let kept = if self.is_brief { 1.0 } else { 1.0 - CAUTION * self.shortfall(source) };
         // What the longer window lost is charged to this one: a path that stalls
         // occasionally loses no more in the longer window, a path of varying rate does.
         let weighted = |(windows, part): (f64, f64), assumed: f64| {
@@ -38,8 +44,12 @@ impl Deadline {
         };
         let others = sources.iter().filter(|other| other.place != source.place);
         let assumed = others.fold(self.params.prior_share, |assumed, other| weighted(forecast_ratio(other), assumed));
-        match source.history.mean_rate(horizon_s) {
-            Some(mean_rate) => mean_rate * weighted(forecast_ratio(source), assumed),
+        let expected = match self.is_unordered {
+            true => source.history.predicted_rate(horizon_s),
+            false => source.history.mean_rate(horizon_s),
+        };
+        match expected {
+            Some(rate) => rate * weighted(forecast_ratio(source), assumed),
             None => source.prior * assumed,
         }
     }

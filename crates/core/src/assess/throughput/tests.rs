@@ -9,6 +9,11 @@ pub(crate) fn history(rates: &[f64], count: usize) -> History {
     history
 }
 
+/// So many rates that rise and fall between 0.6 and 1.7 MB/s, twice a minute.
+pub(crate) fn triangle(count: usize) -> Vec<f64> {
+    (0..count).map(|place| 0.6e6 + 1.1e6 * (place % 300).min(300 - place % 300) as f64 / 150.0).collect()
+}
+
 fn fed(bytes_each_10_ms: impl Fn(u64) -> u64, unacked: u32) -> History {
     history_after(400, bytes_each_10_ms, |_| unacked)
 }
@@ -86,4 +91,25 @@ fn the_best_rate_is_the_greater_of_the_latest_and_the_longer_mean() {
     let mut rising = history(&[0.5e6], 80);
     rising.intervals.extend(history(&[1e6], 20).intervals);
     assert_eq!((rising.mean_rate(10.0), rising.best_rate(10.0)), (Some(0.6e6), Some(1e6)));
+}
+
+/// A rate that rises and falls as a triangle of 30 s is predicted by its trend, and one of chance by its mean.
+#[test]
+fn a_rate_is_predicted_by_the_method_that_was_least_wrong() {
+    assert_eq!(History::default().predicted_rate(1.0), None);
+    let constant = history(&[1e6], 100);
+    let (rate, (_, ratio)) = (constant.predicted_rate(1.0).unwrap(), constant.predicted_ratio(1.0, 0.95));
+    assert!((rate - 1e6).abs() < 1.0 && (ratio - 1.0).abs() < 1e-6, "{rate} {ratio}");
+
+    let steady = history(&triangle(400), 400);
+    let next = triangle(410)[400..].iter().sum::<f64>() / 10.0;
+    let predicted = steady.predicted_rate(1.0).unwrap();
+    assert!((predicted / next - 1.0).abs() < 0.01 && steady.shortfall() < 0.01, "{predicted} {next}");
+    assert!(steady.mean_rate(1.0).unwrap() < 0.95 * next);
+    assert!(steady.predicted_ratio(1.0, 0.95).1 > steady.forecast_ratio(1.0, 0.95).1 + 0.05);
+    assert_eq!(steady.predicted_rate(2.1), steady.mean_rate(2.1));
+
+    let chance: Vec<f64> = (0..400u32).map(|place| f64::from(place.wrapping_mul(2_654_435_761) >> 16)).collect();
+    let noise = history(&chance, 400);
+    assert_eq!(noise.predicted_rate(1.0), noise.mean_rate(1.0));
 }
