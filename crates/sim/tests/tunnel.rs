@@ -167,17 +167,6 @@ fn acknowledgements_wait_for_no_lost_one() -> Outcome {
     compare_with_the_best(&over(&[(40.0, 55.0, 0.02)]), ["single:a"], 0.87)
 }
 
-/// What a slow path carries in a flow's slow start ends it, by its queue or its losses: CUBIC has 0.15 and 0.4 times
-/// what it has over the faster path alone.
-#[test]
-fn a_slow_path_does_not_end_the_slow_start_of_a_flow() -> Outcome {
-    for (paths, min) in [([(7.0, 68.0, 0.0), (120.0, 74.0, 0.0)], 0.8), ([(85.0, 42.0, 0.0), (11.0, 40.0, 0.02)], 0.93)]
-    {
-        compare_with_the_best(&over(&paths), ["single:a", "single:b"], min)?;
-    }
-    Ok(())
-}
-
 /// Pairs of 5 to 100 Mbit/s and 5 to 105 ms: ratios up to 1:20, delay differences up to 100 ms, 2 % loss on at most one.
 #[test]
 #[ignore = "takes a minute; for docs/limitations.md"]

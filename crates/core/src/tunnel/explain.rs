@@ -60,20 +60,13 @@ fn by_arrival<P>(path: PathId, sender: &SendPath<P>, paths: &Paths<P>, scheduler
     };
     let later_ms = later_us / 1000;
     if scheduler.primary == Some(path) {
-        let later =
-            if later_us == 0 { String::new() } else { format!(", {later_ms} ms later than the lowest-delay path") };
-        return format!("bulk flows first: it is the fastest path{later}");
-    }
-    let loss = sender.counts.recent_loss;
-    let lossy = if loss > LOSSY_PATH { format!(", and it loses {:.1} %", loss * 100.0) } else { String::new() };
-    if scheduler.primary.is_some() && !lossy.is_empty() {
-        return format!(
-            "of bulk flows what the fastest path has no room for: {later_ms} ms later than the lowest-delay path{lossy}"
-        );
+        return format!("bulk flows first: it is the fastest path, {later_ms} ms later than the lowest-delay path");
     }
     if later_us == 0 {
         return "packets that arrive first over it: it has the lowest delay".into();
     }
+    let loss = sender.counts.recent_loss;
+    let lossy = if loss > LOSSY_PATH { format!(", and it loses {:.1} %", loss * 100.0) } else { String::new() };
     if later_us <= NEGLIGIBLE_DELAY_US {
         return format!("packets that arrive first over it: {later_ms} ms later than the lowest-delay path{lossy}");
     }

@@ -1,20 +1,20 @@
-//! The primary path: the path on which bulk flows begin, if one is clearly faster than the one on which they would
-//! begin otherwise, the lowest-delay path.
+//! The primary path: the path on which bulk flows begin.
 //!
 //! A flow's congestion control takes the RTT of its first packets for the RTT of the path. If these use a
 //! low-delay path, a faster path with a higher delay appears congested as soon as it is used: BBR keeps
-//! only as much in flight as the low-delay path needs, and CUBIC leaves slow start (HyStart). And if these
-//! use a slower path too, whatever its delay, its queue or its losses end the flow's slow start. So while the
-//! primary path is in slow start and has room, no other path carries bulk flows, and later none that loses
-//! packets. Otherwise other paths carry what exceeds its window; packets that arrive early wait in the reorder
-//! buffer.
+//! only as much in flight as the low-delay path needs, and CUBIC leaves slow start (HyStart). So if a path
+//! is clearly faster than the lowest-delay path, bulk flows use it from their first packet on, and
+//! lower-delay paths carry what exceeds its window; these packets arrive early and wait in the reorder
+//! buffer. In the opposite case no primary path is needed: a flow that begins on a fast low-delay path is
+//! not harmed by a slow path with a higher delay.
 
 use super::Mode;
-use super::paths::Paths;
+use super::paths::{NEGLIGIBLE_DELAY_US, Paths};
+use super::send_path::SendPath;
 use crate::path::PathId;
 
-/// Minimum ratio of a path's rate to those of its rivals to become primary. To stay primary it need only not be
-/// slower.
+/// Minimum ratio of a path's rate to that of the lowest-delay path to become primary. To stay primary it
+/// need only not be slower.
 const PRIMARY_RATE_RATIO: f64 = 1.25;
 
 /// A path with its relative one-way delay, in µs, and its estimated rate, in bytes/s.
@@ -25,7 +25,7 @@ struct RatedPath {
     rate: Option<f64>,
 }
 
-/// The primary path after `current`; `None` if no path is clearly the fastest, or in another mode than aggregate.
+/// The primary path after `current`; `None` if it is the lowest-delay path, or in another mode than aggregate.
 pub(super) fn primary_path<P>(mode: Mode, paths: &Paths<P>, current: Option<PathId>) -> Option<PathId> {
     if mode != Mode::Aggregate {
         return None;
@@ -37,18 +37,16 @@ pub(super) fn primary_path<P>(mode: Mode, paths: &Paths<P>, current: Option<Path
             Some(RatedPath { path: id, delay_us, rate: path.sender.estimated_bytes_s() })
         })
     };
-    let lowest = rated().min_by_key(|path| path.delay_us)?.path;
-    let known = rated().filter_map(|path| Some((path.rate?, path.path)));
-    let (rate, fastest) = known.max_by(|left, right| left.0.total_cmp(&right.0))?;
-    // The lowest-delay path has all others for rivals, any other has that one.
-    let is_rival = |rival: &RatedPath| rival.path != fastest && (lowest == fastest || rival.path == lowest);
+    let lowest = rated().min_by_key(|path| path.delay_us)?;
+    let higher = rated().filter(|path| path.delay_us > lowest.delay_us + NEGLIGIBLE_DELAY_US);
+    let (rate, fastest) =
+        higher.filter_map(|path| Some((path.rate?, path.path))).max_by(|left, right| left.0.total_cmp(&right.0))?;
     let is_primary = current == Some(fastest);
     let ratio = if is_primary { 1.0 } else { PRIMARY_RATE_RATIO };
-    let is_slower = |rival: RatedPath| rival.rate.map_or(is_primary, |rival_rate| rate > rival_rate * ratio);
-    rated().filter(is_rival).map(is_slower).reduce(|all, one| all && one).filter(|all| *all).map(|_| fastest)
+    lowest.rate.map_or(is_primary, |lowest_rate| rate > lowest_rate * ratio).then_some(fastest)
 }
 
 /// Whether the rates of the paths are to be estimated by packet trains.
 pub(super) fn wants_trains<P>(mode: Mode, paths: &Paths<P>) -> bool {
-    mode == Mode::Aggregate && paths.senders().filter(|sender| sender.is_used()).count() > 1
+    mode == Mode::Aggregate && paths.delay_difference(SendPath::is_used).as_micros() as i64 > NEGLIGIBLE_DELAY_US
 }

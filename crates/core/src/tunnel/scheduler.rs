@@ -178,9 +178,9 @@ impl Scheduler {
         head: Head,
         candidates: &mut Vec<Candidate>,
     ) -> Option<PathId> {
-        let primary = self.primary.filter(|_| head.bulk);
         match mode {
             Mode::Aggregate | Mode::Redundant => {
+                let primary = self.primary.filter(|_| head.bulk);
                 candidates.sort_unstable_by_key(|candidate| {
                     (primary.is_some_and(|primary| primary != candidate.path), candidate.expected_arrival_us)
                 });
@@ -200,9 +200,6 @@ impl Scheduler {
         let first = *candidates.first()?;
         let may = |candidate: &Candidate| match mode {
             _ if candidate.path == first.path => true,
-            Mode::Aggregate if primary == Some(first.path) && first.has_cwnd_room && harms(paths, first, candidate) => {
-                false
-            }
             Mode::Aggregate => {
                 let later_us = candidate.expected_arrival_us - first.expected_arrival_us;
                 later_us <= max_later_us(paths, first.path, candidate.path, head.backlog_bytes)
@@ -269,14 +266,6 @@ fn find_candidates<P>(now: Instant, mode: Mode, paths: &Paths<P>, head: Head, ca
         has_room_for_copies: sender.has_room_for_copies(),
         paced_to: sender.paced_to(),
     }));
-}
-
-/// Whether packets on this path could slow down a bulk flow that the primary path has room for: by ending its slow
-/// start, or by losses that hold up the packets of the primary path.
-fn harms<P>(paths: &Paths<P>, primary: Candidate, candidate: &Candidate) -> bool {
-    let sender = |path| paths.get(path).map(|path: &Path<P>| &path.sender);
-    sender(primary.path).is_some_and(SendPath::in_slow_start)
-        || sender(candidate.path).is_some_and(|sender| sender.counts.recent_loss > LOSSY_PATH)
 }
 
 /// How much later a packet may arrive on `path` than on the first path, in µs. Its successors wait for it in

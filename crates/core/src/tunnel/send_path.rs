@@ -168,10 +168,6 @@ impl<P> SendPath<P> {
         self.wanted_state == PathState::Active && self.liveness() == Liveness::Up
     }
 
-    pub(super) fn in_slow_start(&self) -> bool {
-        self.cwnd.in_slow_start()
-    }
-
     fn cwnd_bytes(&self) -> f64 {
         self.cwnd.bytes(&self.rate, &self.rtt)
     }
@@ -224,11 +220,14 @@ impl<P> SendPath<P> {
 
     /// The delivery rate, or the packet train's estimate until it is known, in bytes/s.
     pub(super) fn estimated_bytes_s(&self) -> Option<f64> {
-        let (known, guess) = (self.rate.bytes_s(), self.train.bytes_s());
+        let known = self.rate.bytes_s();
         if self.cwnd.in_slow_start() {
-            return guess.map(|guess| known.unwrap_or(guess).max(guess));
+            return self
+                .train
+                .bytes_s(self.rtt.jitter.mean())
+                .map(|guess| known.map_or(guess, |known| known.max(guess)));
         }
-        known.or(guess)
+        known.or(self.train.bytes_s(self.rtt.jitter.mean()))
     }
 
     pub(super) fn wants_train(&self) -> bool {
@@ -273,11 +272,7 @@ impl<P> SendPath<P> {
             }
         }
         let has_train = self.train.is_in_flight();
-        self.train.note(
-            report.highest,
-            Mark::of(report),
-            !report.missing.is_empty() || !self.rtt.reordering_jitter().is_zero(),
-        );
+        self.train.note(report.highest, Mark::of(report), !report.missing.is_empty() || self.rtt.reorders());
         if let Some(sent) = newest {
             self.measure(now, sent, report, is_lossy);
             self.cwnd.end_round(now, &mut self.rtt, &mut self.rate, has_train);

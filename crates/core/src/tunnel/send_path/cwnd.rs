@@ -25,8 +25,8 @@ const MAX_GAIN_TIME: Duration = Duration::from_millis(20);
 const MAX_GAIN: f64 = 2.0;
 /// Share of lost packets in a round that stops the window's growth, in addition to twice the baseline loss.
 const LOSSY_ROUND: f64 = 0.01;
-/// Number of packets in a round below which neither their loss nor their delay ends slow start: the first packets of
-/// a burst may be reported as lost before the peer knows that the path reorders, and jitter looks like a queue.
+/// Number of packets in a round below which their loss does not end slow start: the first packets of a burst may be
+/// reported as lost before the peer knows that the path reorders.
 const MIN_ROUND_PACKETS: u32 = 16;
 /// Number of rounds over which the baseline loss is averaged.
 const BASELINE_ROUNDS: f64 = 16.0;
@@ -193,10 +193,8 @@ impl Cwnd {
             self.baseline_loss += (share - self.baseline_loss) / BASELINE_ROUNDS;
         }
         let slow_start = self.slow_start.as_mut().filter(|_| round.was_busy);
-        let is_sure = round.packets >= MIN_ROUND_PACKETS;
-        let unsure = if is_sure { Duration::ZERO } else { rtt.jitter.mean() };
-        let (sure_share, has_queue) = (if is_sure { share } else { 0.0 }, queue > target + unsure);
-        if slow_start.is_some_and(|slow_start| slow_start.is_over(rate.last, sure_share, has_queue)) {
+        let sure_share = if round.packets < MIN_ROUND_PACKETS { 0.0 } else { share };
+        if slow_start.is_some_and(|slow_start| slow_start.is_over(rate.last, sure_share, queue > target)) {
             self.slow_start = None;
             rate.adopt();
         }

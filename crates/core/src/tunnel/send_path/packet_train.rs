@@ -8,8 +8,6 @@ use crate::tunnel::wire::gre_key::unwrap;
 
 /// Packets of a train.
 pub(in super::super) const TRAIN_PACKETS: u32 = 24;
-/// How much longer jitter that reorders makes the spacing of a train, at most as far as is assumed.
-const JITTERED: u32 = 8;
 
 /// State of a path's packet train.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -45,11 +43,10 @@ impl PacketTrain {
         matches!(self, PacketTrain::InFlight { .. })
     }
 
-    /// The rate, in bytes/s. A train with gaps arrived on a path that reorders: its spacing is the jitter, and the path
-    /// may be faster by far. It is taken for faster, since only a path that is used shows its rate.
-    pub(super) fn bytes_s(&self) -> Option<f64> {
+    /// The rate, in bytes/s. Jitter that reorders spreads the packets on arrival, over about twice its mean.
+    pub(super) fn bytes_s(&self, jitter: Duration) -> Option<f64> {
         let PacketTrain::Done { bytes, took, has_gaps } = *self else { return None };
-        let spacing = if has_gaps { took / JITTERED } else { took };
+        let spacing = if has_gaps { took.saturating_sub(jitter * 2).max(took / 8) } else { took };
         Some(Mark { us: spacing.as_micros() as u32, bytes }.bytes_s_since(Mark { us: 0, bytes: 0 }))
     }
 }
@@ -71,25 +68,27 @@ mod tests {
         assert_eq!(train, new, "the report is older than the train");
         train.note(13, mark(4_294_967_290, 8_000), false);
         train.note(20, mark(300, 12_000), has_gaps);
-        assert_eq!(train.bytes_s(), None);
+        assert_eq!(train.bytes_s(Duration::ZERO), None);
         train.note(33, mark(994, 20_000), false);
         train
     }
 
     #[test]
     fn the_spacing_of_a_train_on_arrival_gives_the_rate() {
-        assert_eq!(train(false).bytes_s(), Some(12e6));
+        assert_eq!(train(false).bytes_s(Duration::from_secs(1)), Some(12e6));
+        assert_eq!(train(true).bytes_s(Duration::ZERO), Some(12e6));
     }
 
     #[test]
-    fn a_path_that_reorders_is_taken_for_faster() {
-        assert_eq!(train(true).bytes_s(), Some(96e6));
+    fn jitter_that_reorders_spreads_a_train() {
+        assert_eq!(train(true).bytes_s(Duration::from_micros(250)), Some(24e6), "a half of the spacing is jitter");
+        assert_eq!(train(true).bytes_s(Duration::from_secs(1)), Some(96e6), "all of it");
     }
 
     #[test]
     fn a_train_reported_at_once_gives_the_maximum_rate() {
         let mut train = PacketTrain::InFlight { first: 0, last: 23, first_mark: None, has_gaps: false };
         train.note(24, mark(1_000, 20_000), false);
-        assert_eq!(train.bytes_s(), Some(MAX_BYTES_S));
+        assert_eq!(train.bytes_s(Duration::ZERO), Some(MAX_BYTES_S));
     }
 }
