@@ -73,9 +73,6 @@ const MIN_OBSERVED_S: f64 = 0.5;
 /// Such a path that was never observed begins as if it had this part of the assumed rate: what it carries too early is
 /// little, since it soon pauses.
 const UNOBSERVED_SHARE: f64 = 0.4;
-/// An object that has this many RTTs of the cheapest path in all need not be acknowledged by its deadline: while it has
-/// time, what goes wrong can be made up for.
-const AMPLE_RTTS: f64 = 4.0;
 /// Ratio of the latest to the minimum RTT above which data queues in the network.
 const QUEUEING_RATIO: f64 = 1.75;
 /// Horizon of the rates with which queues are compared, in s.
@@ -227,15 +224,14 @@ impl Deadline {
         on
     }
 
-    /// What is due by each deadline: to be acknowledged half an RTT later, or, if unordered and with little time, by then.
+    /// What is due by each deadline: to be acknowledged half an RTT later, or if unordered by then.
     fn due(&self, now: Instant, demand: &Demand, sources: &[Source]) -> Vec<Due> {
-        let rtt_s = sources.first().map_or(0.0, |source| source.history.min_rtt().as_secs_f64());
+        let first = sources.first().filter(|_| !self.is_unordered);
+        let one_way_s = first.map_or(0.0, |source| source.history.min_rtt().as_secs_f64() / 2.0);
         let mut bytes = 0.0;
         let due = |object: &Object| {
             bytes += object.remaining_bytes() as f64;
             let left_s = object.deadline.as_secs_f64() - now.as_secs_f64();
-            let is_ample = object.deadline.since(object.start).as_secs_f64() >= AMPLE_RTTS * rtt_s;
-            let one_way_s = if is_ample || !self.is_unordered { rtt_s / 2.0 } else { 0.0 };
             Due { within_s: left_s + one_way_s - self.skew_s - self.params.margin_ms / 1e3, bytes }
         };
         demand.objects.iter().take(MAX_OBJECTS).map(due).collect()

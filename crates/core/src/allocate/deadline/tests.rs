@@ -277,12 +277,12 @@ fn a_path_is_switched_off_with_the_reason_that_its_object_cannot_be_in_time() {
     let mut reason = |now_s: u64, size_bytes| {
         deadline.on_demand(Instant::from_millis(now_s * 1000), &demand(size_bytes, 0, 10_000, &[1.0, 5.0]), &supply)
     };
-    // Three times the rates of both are 41.9 MB.
+    // Three times the rates of both are 41.6 MB.
     assert_eq!(reason(3, 41_000_000).map(|reason| reason.rule), Some("deadline.short"));
     let hopeless = reason(3, 43_000_000);
     assert_eq!(hopeless.as_ref().map(|reason| reason.rule), Some("deadline.hopeless"));
     let text = hopeless.unwrap().text();
-    assert!(text.starts_with("43.00 MB are due within 6.98 s and cannot be there in time even at 3 times"), "{text}");
+    assert!(text.starts_with("43.00 MB are due within 6.93 s and cannot be there in time even at 3 times"), "{text}");
 }
 
 /// 12 MB in 20 s over a path of 1 MB/s that broke down for 10 s: the forecast is too low, the rate observed is not. In the last
@@ -319,20 +319,6 @@ fn the_next_second_is_forecast_by_what_predicted_it_best_where_no_path_waits_for
     let part = |deadline: &Deadline| deadline.rate(&[source], &source, 1.0) / next;
     let (alone, ordered) = (Deadline::without_ordering(Params::default(), true), Deadline::new(Params::default()));
     assert!((0.9..1.01).contains(&part(&alone)) && part(&ordered) < 0.8, "{} {}", part(&alone), part(&ordered));
-}
-
-/// RTT 100 ms. An object of 1 s is to arrive 70 ms before its deadline, as rates count acknowledgements 50 ms later; with 150 ms
-/// it is to be acknowledged by then.
-#[test]
-fn an_object_with_little_time_is_to_be_acknowledged_by_its_deadline() {
-    let path = history(&[1e6], 100);
-    let source = Source { place: 0, cost: 1.0, rank: 0, history: &path, on: true, prior: 0.0 };
-    let deadline = Deadline::without_ordering(Params::default(), true);
-    let within_ms = |deadline_ms| {
-        let due = deadline.due(Instant::ZERO, &demand(1, 0, deadline_ms, &[1.0]), &[source]);
-        (due[0].within_s * 1e3).round()
-    };
-    assert_eq!((within_ms(1000), within_ms(400), within_ms(390), within_ms(150)), (980.0, 380.0, 320.0, 80.0));
 }
 
 /// The rate falls by half for one second in three, as above.
