@@ -48,9 +48,8 @@ const SPARE_MS: f64 = 10.0;
 const PAUSE_MS: f64 = 200.0;
 /// A path that never had a connection counts as good for this long after the first object.
 const CONNECT_PATIENCE: Duration = Duration::from_millis(300);
-/// A piece is late if it is expected this long before the deadline, or later, in s: less than [`MARGIN_MS`], since what arrives
-/// as planned is not to be sent twice.
-const LATE_S: f64 = 0.015;
+/// A piece is late if it is expected this long before the deadline, or later, in s.
+const LATE_S: f64 = 0.03;
 
 /// The engine of the sending end.
 #[derive(Debug)]
