@@ -78,7 +78,14 @@ impl LiarRun {
                 let key = GreKey::of_key(script.word());
                 let (number, bytes) = (numbered(script), script.word() & 0xffff);
                 let feedback = self.forged_feedback(script);
-                self.inject(Input::Arrived { key, number, bytes, feedback, is_pure_ack: false, packet });
+                self.inject(Input::Arrived {
+                    key,
+                    number,
+                    bytes,
+                    feedback,
+                    is_pure_ack: is_pure_ack(key.flow),
+                    packet,
+                });
             }
             _ => {
                 let packet = self.packet(0);
@@ -182,14 +189,7 @@ impl LiarRun {
                 if to == 0 {
                     feedback = feedback.map(|feedback| self.altered_feedback(feedback, script));
                 }
-                Input::Arrived {
-                    key,
-                    number: Some(number),
-                    bytes: bytes_of(key.flow),
-                    feedback,
-                    is_pure_ack: false,
-                    packet,
-                }
+                arrived(key, number, feedback, packet)
             }
             Output::Message { path, number, message } => {
                 let message = if to == 0 { self.altered(message, script) } else { message };

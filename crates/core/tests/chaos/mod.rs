@@ -51,6 +51,17 @@ fn bytes_of(flow: u8) -> u32 {
     if flow % 4 == 2 { ACKNOWLEDGEMENT_BYTES } else { BYTES }
 }
 
+/// Whether the packets of a flow are pure acknowledgements.
+fn is_pure_ack(flow: u8) -> bool {
+    bytes_of(flow) == ACKNOWLEDGEMENT_BYTES
+}
+
+/// A packet that was sent, at the other end.
+fn arrived(key: GreKey, number: u32, feedback: Option<PathFeedback>, packet: Packet) -> Input<Packet> {
+    let (bytes, is_pure_ack) = (bytes_of(key.flow), is_pure_ack(key.flow));
+    Input::Arrived { key, number: Some(number), bytes, feedback, is_pure_ack, packet }
+}
+
 /// The rest of the script; zeros after its end.
 struct Script<'a>(&'a [u8]);
 
@@ -104,8 +115,8 @@ struct Pair {
     token: Rc<()>,
 }
 
-/// Runs a script. Each packet is delivered at most once, in the order of its flow unless counted as late;
-/// memory is bounded; no engine asks for immediate wake-ups for ever.
+/// Runs a script. Each packet is delivered at most once, in the order of its flow unless it is a pure acknowledgement or counted
+/// as late; memory is bounded; no engine asks for immediate wake-ups for ever.
 pub fn pair(script: &[u8]) {
     let mut script = Script(script);
     let mode = Mode::ALL[usize::from(script.byte()) % Mode::ALL.len()];
@@ -184,14 +195,7 @@ impl Pair {
         }
         let (to, output) = if duplicate { self.wire[index].clone() } else { self.wire.remove(index) };
         let input = match output {
-            Output::Send { key, number, feedback, packet } => Input::Arrived {
-                key,
-                number: Some(number),
-                bytes: bytes_of(key.flow),
-                feedback,
-                is_pure_ack: false,
-                packet,
-            },
+            Output::Send { key, number, feedback, packet } => arrived(key, number, feedback, packet),
             Output::Message { path, number, message } => {
                 let mut wire = Vec::new();
                 message.write(&mut wire);
@@ -239,7 +243,7 @@ impl Pair {
         assert!(number < self.offered[1 - side][usize::from(flow)], "packet {number} of flow {flow} was never offered");
         let newest = &mut self.newest[side][usize::from(flow)];
         if newest.is_some_and(|newest| number < newest) {
-            self.disordered[side] += 1;
+            self.disordered[side] += u64::from(!is_pure_ack(flow));
         } else {
             *newest = Some(number);
         }
@@ -280,8 +284,8 @@ pub fn stranger(script: &[u8]) {
                 let has_number = script.byte() & 1 == 0;
                 let numbered = has_number.then(|| script.word());
                 let (bytes, feedback) = (script.word() & 0xffff, feedback(&mut script));
-                endpoint
-                    .handle(now, Input::Arrived { key, number: numbered, bytes, feedback, is_pure_ack: false, packet });
+                let is_pure_ack = is_pure_ack(key.flow);
+                endpoint.handle(now, Input::Arrived { key, number: numbered, bytes, feedback, is_pure_ack, packet });
             }
             2 => {
                 let length = script.below(200).min(script.0.len());

@@ -20,6 +20,14 @@ use super::{Endpoint, PathAddress, TunnelPacket, lock};
 /// The ECN field in the DS byte.
 const ECN_MASK: u8 = 3;
 
+/// Longest pure acknowledgement with the longest headers of TCP and IPv4 (IPv6 without extension headers is shorter).
+const MAX_PURE_ACK_BYTES: usize = 120;
+
+/// Whether it is a pure acknowledgement of TCP. Only short packets are parsed for this; delivery parses them again.
+fn is_pure_ack(packet: &[u8]) -> bool {
+    packet.len() <= MAX_PURE_ACK_BYTES && IpView::parse(packet).is_some_and(|packet| packet.is_pure_ack())
+}
+
 /// State of the receiving thread between datagrams.
 #[derive(Default)]
 pub struct ReceiveState {
@@ -98,7 +106,7 @@ impl Endpoint {
             number,
             bytes: inner.len() as u32,
             feedback,
-            is_pure_ack: IpView::parse(inner).is_some_and(|inner| inner.is_pure_ack()),
+            is_pure_ack: is_pure_ack(inner),
             packet: packet(inner),
         };
         let input = match (key, header.payload) {
