@@ -14,6 +14,7 @@ from crosslane_lab.papers.drives import campaign as imc23
 from crosslane_lab.papers.frame import Options
 from crosslane_lab.papers.liao import trees
 from crosslane_lab.papers.roads import campaign as pam2025
+from crosslane_lab.progress import Progress
 from crosslane_lab.runs.runner import Comparison
 
 TRAIN_SEED, HELD_SEED = 1, 2
@@ -21,8 +22,8 @@ DRIVES = {False: (60, 40), True: (12, 8)}
 """Drives for training and held out, without and with `--quick`."""
 KERNEL_S = 20
 """Length of a drive on the kernel."""
-KERNEL_DRIVES = 2
-"""Held-out drives of each class on the kernel; with `--quick` one."""
+KERNEL_DRIVES = 1
+"""Held-out drives of each class on the kernel, with each buffer; with `--quick` with the short one only."""
 IN_FLIGHT_DRIVES = {False: 8, True: 2}
 """Held-out drives of which packets are recorded."""
 PAM_EVERY = {False: 12, True: 60}
@@ -130,10 +131,10 @@ def held_out(quick: bool) -> list[Case]:
 
 def prepare(options: Options) -> None:
     """Simulate the training data and train the trees."""
-    runner, chosen = options.runner, training(options.quick)
+    runner, chosen, progress = options.runner, training(options.quick), Progress()
     collect.prepare(runner.root, TRAIN_SEED)
     runner.run(collect.plan(chosen))
-    trees.make(tree_folder(runner.root), collect.table(runner.root, chosen))
+    trees.make(tree_folder(runner.root), collect.table(runner.root, chosen), progress)
 
 
 def plan(options: Options) -> list[Comparison]:

@@ -86,6 +86,7 @@ def page(found: Found) -> str:
         smartps="\n".join(trees.scores(found.trees, "smartps")["lines"]),
         learned="\n".join(trees.scores(found.trees, "learned")["lines"]),
         nodes=len(trees.nodes(found.trees, "smartps")),
+        learned_nodes=len(trees.nodes(found.trees, "learned")),
         kernel_picture="" if found.driven.is_empty() else KERNEL_PICTURE,
         kernel="\n".join(_kernel(found.driven)),
         simulated="\n".join(_simulated(found.held_out)),
