@@ -242,6 +242,7 @@ def test_the_page_has_every_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     trees.make(campaign.tree_folder(tmp_path), windows, Progress())
     packets = pl.DataFrame({"by": ["minrtt", "smartps"], "packets": [40, 40], "t_ns": [0, 0]})
     frames = {"held_out": outcomes(11.0), "driven": pl.DataFrame(), "recorded": pl.DataFrame()}
+    frames["repeated"] = pl.DataFrame({"ratio": [1.02, 0.97, 0.96, 0.71]})
     found = found_of(tmp_path, windows=windows, packets=packets, driven_packets=pl.DataFrame(), **frames)
     times = [second * SECOND for second in range(2)]
     both = {"t_ns": times * 2, "path": ["wifi"] * 2 + ["cellular"] * 2}
@@ -255,6 +256,7 @@ def test_the_page_has_every_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Found, "walk", lambda _, by: walk)
     text = page.page(found)
     assert "| 12: packets in flight | fewer | 40 in the mean, `minrtt` 40 | not fewer |" in text
+    assert "MinRTT is below 0.97 times itself in 2 of 4, the least 0.71." in text
     assert "7: goodput" not in text, "without drives on the kernel it has no verdict"
     assert text.count("Not measured.") == 2
     drawn = [name for name, _ in page._pictures(found)]
