@@ -2,7 +2,7 @@
 
 The bound is the better of both orders in each second, known afterwards: both are run with the same seed, and the
 world does not depend on the traffic. It is no strategy's goodput: a change of the order has a cost, and what a
-second carries depends on the seconds before it. With `--repeats` each drive is simulated several times, each time with
+second carries depends on the seconds before it. With `--repeats` each drive is simulated several times, each with
 all delays 0.02 ms longer, and the means of these runs are compared: much of what one run shows is chance.
 """
 
