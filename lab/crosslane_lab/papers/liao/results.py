@@ -49,10 +49,10 @@ class Found:
         ratios: list[float] = []
         for case in campaign.held_out(self.quick):
             first, other = (
-                collect.windows(self.all.folders[name].runs[0].folder)["goodput_mbit_s"].mean()
+                collect.windows(self.all.folders[name].runs[0].folder)["goodput_mbit_s"].to_numpy().mean()
                 for name in (f"{case.name}-{campaign.SCHEDULERS[0]}", campaign.repeated_name(case))
             )
-            ratios.append(other / first)  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+            ratios.append(float(other / first))
         return pl.DataFrame({"ratio": ratios})
 
     @cached_property
