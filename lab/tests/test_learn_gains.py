@@ -8,7 +8,7 @@ import pytest
 from test_learn import made, needs_extra
 
 from crosslane_lab.errors import LabError
-from crosslane_lab.learn import collect, gains, repeat, tree
+from crosslane_lab.learn import bound, collect, gains, repeat, tree
 from crosslane_lab.learn.places import draw
 
 
@@ -52,10 +52,21 @@ def test_what_differs_between_two_runs_of_a_drive_is_chance() -> None:
 
 def test_a_repeated_case_is_the_same_drive_with_longer_delays() -> None:
     [case, *_] = collect.cases(draw(1, 1))
-    again = repeat.Repeated(case.drive, case.traffic, case.buffer_kb)
-    assert again.name == f"{case.name}-repeated"
-    one, other = (tomllib.loads(each.scenario("priority", {})) for each in (case, again))
-    for path in ("wifi", "cellular"):
-        before, after = one[path][0].pop("delay_ms"), other[path][0].pop("delay_ms")
-        assert after == pytest.approx(before + repeat.LATER_MS)
-    assert one == other
+    for number, ending in ((1, "repeated"), (3, "repeated3")):
+        [again] = repeat.again([case], number)
+        assert again.name == f"{case.name}-{ending}"
+        one, other = (tomllib.loads(each.scenario("priority", {})) for each in (case, again))
+        for path in ("wifi", "cellular"):
+            before, after = one[path][0].pop("delay_ms"), other[path][0].pop("delay_ms")
+            assert after == pytest.approx(before + number * repeat.LATER_MS)
+        assert one == other
+
+
+def test_repetitions_of_a_case_are_one_row_with_their_mean() -> None:
+    row = {"drive": 1, "buffer_kb": 64, "traffic": "bulk-up", "kind": "city", "delay_ms": 50.0}
+    one, other = (
+        pl.DataFrame([{**row, "by": by, "goodput_mbit_s": goodput} for by, goodput in pairs])
+        for pairs in ((("minrtt", 6.0), ("learned", 4.0)), (("minrtt", 2.0), ("learned", 6.0)))
+    )
+    ratio = bound.ratios(bound.means([one, other])).filter(pl.col("by") == "learned")["ratio"].to_list()
+    assert ratio == [1.25], "not the mean of the ratios of the runs, which is 1.83"

@@ -17,6 +17,7 @@ from crosslane_lab.learn import bound, train, tree
 from crosslane_lab.papers.frame import Options, Results
 from crosslane_lab.papers.liao import campaign, figures, page, trees, verdicts
 from crosslane_lab.papers.liao.results import Found, Walk, in_flight
+from crosslane_lab.progress import Progress
 from crosslane_lab.runs.folder import Run
 from crosslane_lab.runs.runner import Runner
 
@@ -69,12 +70,12 @@ def test_without_trees_the_plan_names_the_remedy(tmp_path: Path) -> None:
 def test_trees_are_trained_again_on_other_rows_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train, "FOLDS", 2)
     windows = made(12)
-    trees.make(tmp_path / "a", windows)
+    trees.make(tmp_path / "a", windows, Progress())
     files = {name: tmp_path / "a" / f"{name}.json" for name in trees.KINDS}
     stamps = {name: file.stat().st_mtime_ns for name, file in files.items()}
-    trees.make(tmp_path / "a", windows)
+    trees.make(tmp_path / "a", windows, Progress())
     assert stamps == {name: file.stat().st_mtime_ns for name, file in files.items()}
-    trees.make(tmp_path / "a", windows.filter(pl.col("drive") > 0))
+    trees.make(tmp_path / "a", windows.filter(pl.col("drive") > 0), Progress())
     assert all(stamps[name] != file.stat().st_mtime_ns for name, file in files.items())
     for name, kind in trees.KINDS.items():
         asked = {node["feature"].split(".")[1] for node in trees.nodes(tmp_path / "a", name) if "feature" in node}
@@ -94,7 +95,7 @@ def test_the_drawn_scenarios_are_these(tmp_path: Path) -> None:
 def test_the_trees_of_made_rows_are_these(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Training gives the same bytes on every machine with the locked versions."""
     monkeypatch.setattr(train, "FOLDS", 2)
-    trees.make(tmp_path, made(12))
+    trees.make(tmp_path, made(12), Progress())
     content = b"".join((tmp_path / f"{name}.json").read_bytes() for name in trees.KINDS)
     assert hashlib.sha256(content).hexdigest()[:16] == "787eac7117f38764"
 
@@ -238,9 +239,10 @@ def test_signs_and_figure_4_are_of_the_path_that_is_first() -> None:
 def test_the_page_has_every_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train, "FOLDS", 2)
     windows = made(12)
-    trees.make(campaign.tree_folder(tmp_path), windows)
+    trees.make(campaign.tree_folder(tmp_path), windows, Progress())
     packets = pl.DataFrame({"by": ["minrtt", "smartps"], "packets": [40, 40], "t_ns": [0, 0]})
     frames = {"held_out": outcomes(11.0), "driven": pl.DataFrame(), "recorded": pl.DataFrame()}
+    frames["repeated"] = pl.DataFrame({"ratio": [1.02, 0.97, 0.96, 0.71]})
     found = found_of(tmp_path, windows=windows, packets=packets, driven_packets=pl.DataFrame(), **frames)
     times = [second * SECOND for second in range(2)]
     both = {"t_ns": times * 2, "path": ["wifi"] * 2 + ["cellular"] * 2}
@@ -254,6 +256,7 @@ def test_the_page_has_every_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Found, "walk", lambda _, by: walk)
     text = page.page(found)
     assert "| 12: packets in flight | fewer | 40 in the mean, `minrtt` 40 | not fewer |" in text
+    assert "MinRTT is below 0.97 times itself in 2 of 4, the least 0.71." in text
     assert "7: goodput" not in text, "without drives on the kernel it has no verdict"
     assert text.count("Not measured.") == 2
     drawn = [name for name, _ in page._pictures(found)]

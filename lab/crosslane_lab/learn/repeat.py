@@ -8,7 +8,7 @@ drive and nothing of the chance in one run, as the state of its connection is.
 import argparse
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
@@ -54,20 +54,27 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 @dataclass(frozen=True)
 class Repeated(Case):
-    """A case with longer delays."""
+    """A case with longer delays: of repetition `number`, from 1 on."""
+
+    number: int = 1
 
     @property
     def name(self) -> str:
         """Folder of its runs."""
-        return f"{super().name}-repeated"
+        return f"{super().name}-repeated{self.number if self.number > 1 else ''}"
 
     def scenario(self, scheduler: str, trees: dict[str, tuple[str, str]]) -> str:
         """The scenario with longer delays."""
 
         def later(found: re.Match[str]) -> str:
-            return f"delay_ms = {int(found[1]) + LATER_MS:.2f}"
+            return f"delay_ms = {int(found[1]) + self.number * LATER_MS:.2f}"
 
         return re.sub(r"\bdelay_ms = (\d+)", later, super().scenario(scheduler, trees))
+
+
+def again(chosen: Iterable[Case], number: int = 1) -> list[Case]:
+    """Cases as they are in a repetition."""
+    return [Repeated(each.drive, each.traffic, each.buffer_kb, number) for each in chosen]
 
 
 def _act(given: argparse.Namespace) -> None:
@@ -76,9 +83,9 @@ def _act(given: argparse.Namespace) -> None:
     root = given.runs / "runs"
     collect.prepare(root, given.seed)
     chosen = collect.cases(draw(given.seed, given.drives), given.traffic)
-    again = [Repeated(each.drive, each.traffic, each.buffer_kb) for each in chosen]
-    Runner(given.program, root, parallel=given.jobs).run(collect.plan([*chosen, *again]))
-    print("\n".join(page(collect.table(root, chosen), collect.table(root, again))))
+    others = again(chosen)
+    Runner(given.program, root, parallel=given.jobs).run(collect.plan([*chosen, *others]))
+    print("\n".join(page(collect.table(root, chosen), collect.table(root, others))))
 
 
 def page(one: pl.DataFrame, other: pl.DataFrame) -> Iterator[str]:

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from crosslane_lab.learn import bound, collect
+from crosslane_lab.learn import bound, collect, repeat
 from crosslane_lab.learn.collect import Case
 from crosslane_lab.learn.places import BUFFERS_KB, CLASSES, draw
 from crosslane_lab.papers.drives import campaign as imc23
 from crosslane_lab.papers.frame import Options
 from crosslane_lab.papers.liao import trees
 from crosslane_lab.papers.roads import campaign as pam2025
+from crosslane_lab.progress import Progress
 from crosslane_lab.runs.runner import Comparison
 
 TRAIN_SEED, HELD_SEED = 1, 2
@@ -21,8 +22,8 @@ DRIVES = {False: (60, 40), True: (12, 8)}
 """Drives for training and held out, without and with `--quick`."""
 KERNEL_S = 20
 """Length of a drive on the kernel."""
-KERNEL_DRIVES = 2
-"""Held-out drives of each class on the kernel; with `--quick` one."""
+KERNEL_DRIVES = 1
+"""Held-out drives of each class on the kernel, with each buffer; with `--quick` with the short one only."""
 IN_FLIGHT_DRIVES = {False: 8, True: 2}
 """Held-out drives of which packets are recorded."""
 PAM_EVERY = {False: 12, True: 60}
@@ -31,6 +32,7 @@ RECORDED_S = 120
 """Longest part of a recorded drive."""
 
 SCHEDULERS = ("minrtt", "roundrobin", "default")
+REPEATED = "minrtt-repeated"
 PATHS = collect.PATHS
 WALK = ("smartps", "learned")
 IN_TUNNEL = {
@@ -130,10 +132,10 @@ def held_out(quick: bool) -> list[Case]:
 
 def prepare(options: Options) -> None:
     """Simulate the training data and train the trees."""
-    runner, chosen = options.runner, training(options.quick)
+    runner, chosen, progress = options.runner, training(options.quick), Progress()
     collect.prepare(runner.root, TRAIN_SEED)
     runner.run(collect.plan(chosen))
-    trees.make(tree_folder(runner.root), collect.table(runner.root, chosen))
+    trees.make(tree_folder(runner.root), collect.table(runner.root, chosen), progress)
 
 
 def plan(options: Options) -> list[Comparison]:
@@ -146,12 +148,24 @@ def plan(options: Options) -> list[Comparison]:
     collect.prepare(root, HELD_SEED)
     held = held_out(quick)
     planned = [*collect.plan(training(quick)), *collect.plan(held), *bound.plan(root, held)]
+    planned += _repeated(held)
     planned += [*_walk(scenarios / "walk"), *_in_flight(scenarios / "in-flight", quick)]
     if options.engine != "simulator":
         planned += _kernel(scenarios / "kernel", quick)
     if options.runner.data:
         planned += _recorded(options, scenarios / "recorded")
     return planned
+
+
+def repeated_name(case: Case) -> str:
+    """Folder of a case with MinRTT, repeated."""
+    return f"{case.name}-{REPEATED}"
+
+
+def _repeated(held: list[Case]) -> Iterator[Comparison]:
+    """MinRTT again, with slightly longer delays: what differs from the first time is chance."""
+    for case, other in zip(held, repeat.again(held), strict=True):
+        yield Comparison(repeated_name(case), other.scenario(SCHEDULERS[0], {}), ("threshold",), keep=collect.KEPT)
 
 
 def _with(text: str, folder: Path, using: dict[str, tuple[str, str]]) -> str:
@@ -192,14 +206,14 @@ def _in_flight(folder: Path, quick: bool) -> Iterator[Comparison]:
 
 
 def driven(quick: bool) -> list[Case]:
-    """Held-out bulk uploads for the kernel: drives of each class with the short buffer, one with autotuning."""
+    """Held-out bulk uploads for the kernel: drives of each class with either buffer."""
     cases = [case for case in held_out(quick) if case.traffic == "bulk-up"]
     short, tuned = ([case for case in cases if case.buffer_kb == buffer_kb] for buffer_kb in BUFFERS_KB)
 
     def first(of: list[Case], count: int) -> list[Case]:
         return [case for kind in CLASSES for case in [case for case in of if case.drive.kind == kind][:count]]
 
-    return first(short, 1) if quick else [*first(short, KERNEL_DRIVES), *first(tuned, 1)]
+    return first(short, 1) if quick else [*first(short, KERNEL_DRIVES), *first(tuned, KERNEL_DRIVES)]
 
 
 def _kernel(folder: Path, quick: bool) -> Iterator[Comparison]:

@@ -86,9 +86,11 @@ def page(found: Found) -> str:
         smartps="\n".join(trees.scores(found.trees, "smartps")["lines"]),
         learned="\n".join(trees.scores(found.trees, "learned")["lines"]),
         nodes=len(trees.nodes(found.trees, "smartps")),
+        learned_nodes=len(trees.nodes(found.trees, "learned")),
         kernel_picture="" if found.driven.is_empty() else KERNEL_PICTURE,
         kernel="\n".join(_kernel(found.driven)),
         simulated="\n".join(_simulated(found.held_out)),
+        chance=_chance(found.repeated),
         targets="\n".join(table(["to reach", "measured", ""], _targets(found), "lll")),
         recorded="\n".join(_recorded(found.recorded)),
     )
@@ -171,6 +173,12 @@ def _targets(found: Found) -> Iterator[list[str]]:
         ratios = found.driven.filter(pl.col("by") == "tunnel-learned")["ratio_tunnel"].drop_nulls()
         below = sum(value < LEAST_RATIO for value in ratios)
         yield ["on the kernel 0.97 × `aggregate` everywhere", f"{below} of {len(ratios)} below", _word(not below)]
+
+
+def _chance(repeated: pl.DataFrame) -> str:
+    """How often MinRTT is below itself."""
+    of = repeated["ratio"]
+    return f"{sum(of < LEAST_RATIO)} of {len(of)}, the least {of.min():.2f}"
 
 
 _KEYS = ("drive", "traffic", "buffer_kb")

@@ -44,6 +44,18 @@ class Found:
         return bound.ratios(bound.outcomes(self.all.root, cases, collect.table(self.all.root, cases)))
 
     @cached_property
+    def repeated(self) -> pl.DataFrame:
+        """A row per case: the goodput of MinRTT repeated, relative to that of MinRTT (`ratio`)."""
+        ratios: list[float] = []
+        for case in campaign.held_out(self.quick):
+            first, other = (
+                collect.windows(self.all.folders[name].runs[0].folder)["goodput_mbit_s"].to_numpy().mean()
+                for name in (f"{case.name}-{campaign.SCHEDULERS[0]}", campaign.repeated_name(case))
+            )
+            ratios.append(float(other / first))
+        return pl.DataFrame({"ratio": ratios})
+
+    @cached_property
     def packets(self) -> pl.DataFrame:
         """A row per moment of the recorded held-out drives: how many packets were in flight (figure 12)."""
         parts = [_moments(run, _way(name, run)) for name, run in self._runs("in-flight/")]

@@ -13,6 +13,7 @@ import polars as pl
 
 from crosslane_lab.errors import unreadable
 from crosslane_lab.learn import collect, train, tree, write
+from crosslane_lab.progress import Progress
 
 DEPTH = 8
 TUNNEL = ("cwnd", "loss")
@@ -37,19 +38,21 @@ KINDS = {
 }
 
 
-def make(folder: Path, frame: pl.DataFrame) -> None:
+def make(folder: Path, frame: pl.DataFrame, progress: Progress) -> None:
     """Train the trees into a folder; those that were trained on the same rows stay."""
     content = io.BytesIO()
     frame.write_ipc(content)
     digest = hashlib.sha256(content.getvalue()).hexdigest()
-    for name, kind in KINDS.items():
+    for place, (name, kind) in enumerate(KINDS.items(), 1):
         made_from = json.dumps({"rows": digest, "depth": DEPTH, "kind": vars(kind)})
         scores = folder / f"{name}-scores.json"
         if scores.is_file() and json.loads(scores.read_text(encoding="utf-8"))["made_from"] == made_from:
             continue
+        progress(f"training {name} ({place} of {len(KINDS)})")
         found, text = _train(frame, folder, kind)
         write(folder / f"{name}.json", text)
         write(scores, json.dumps(found | {"made_from": made_from}))
+    progress.done()
 
 
 def _train(frame: pl.DataFrame, folder: Path, kind: Kind) -> tuple[dict[str, Any], str]:
