@@ -195,9 +195,8 @@ impl Agent {
         let (arrivals, rates, reports) = (Arrivals::default(), Rates::default(), Reports::default());
         let wanted = paths.iter().map(|_| PathState::Closed).collect();
         let (classes, preferred) = (Vec::new(), None);
-        let paths_of = Vec::new();
         let mut agent = Agent {
-            paths: paths_of,
+            paths: Vec::new(),
             assessors,
             allocator,
             classes,
