@@ -43,7 +43,8 @@ def test_samples_of_a_former_version_have_their_signals_only(drive: Path) -> Non
     pl.read_ipc(file.read_bytes()).select(first).write_ipc(file)
     samples = run_of(RunFolder.open(drive), "threshold").samples.collect()
     assert dict(samples.schema) == TABLES["samples"]
-    assert samples["rssi_dbm"].is_not_null().all() and samples["announced"].is_null().all()
+    assert samples["rssi_dbm"].is_not_null().all()
+    assert samples["announced"].is_null().all()
 
 
 def test_a_column_that_every_version_has_is_needed(drive: Path) -> None:
