@@ -10,6 +10,7 @@ import synthetic
 from synthetic import FAR, NEAR, Drive
 
 from crosslane_lab.coverage import changes, recovery, threshold_dbm, usable
+from crosslane_lab.errors import LabError
 from crosslane_lab.figures import fig03_underused, fig10_recovered, sequence
 from crosslane_lab.figures.context_panels import subflow_intervals
 from crosslane_lab.figures.path_throughput import path_throughput
@@ -34,6 +35,23 @@ def test_a_drive_without_the_later_columns_is_readable(drive: Path) -> None:
     links = run_of(RunFolder.open(drive), "threshold").links.collect()
     assert dict(links.schema) == TABLES["links"]
     assert all(links[column].is_null().all() for column in later)
+
+
+def test_samples_of_a_former_version_have_their_signals_only(drive: Path) -> None:
+    file = drive / "runs" / "threshold-1" / "samples.arrow"
+    first = ["t_ns", "path", "kind", "rssi_dbm", "station"]
+    pl.read_ipc(file.read_bytes()).select(first).write_ipc(file)
+    samples = run_of(RunFolder.open(drive), "threshold").samples.collect()
+    assert dict(samples.schema) == TABLES["samples"]
+    assert samples["rssi_dbm"].is_not_null().all()
+    assert samples["announced"].is_null().all()
+
+
+def test_a_column_that_every_version_has_is_needed(drive: Path) -> None:
+    file = drive / "runs" / "threshold-1" / "links.arrow"
+    pl.read_ipc(file.read_bytes()).drop("speed_m_s").write_ipc(file)
+    with pytest.raises(LabError, match="column `speed_m_s` is missing"):
+        run_of(RunFolder.open(drive), "threshold").links.collect()
 
 
 def test_events_are_sorted_by_time(drive: Path) -> None:

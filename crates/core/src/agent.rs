@@ -164,6 +164,8 @@ pub struct Agent {
     rates: Rates,
     echoes: Echoes,
     preferred: Option<Preferred>,
+    /// When an input last had everything assessed, if the agent was not polled to the end since.
+    assessed: Option<Instant>,
     reports: Reports,
 }
 
@@ -193,9 +195,8 @@ impl Agent {
         let (arrivals, rates, reports) = (Arrivals::default(), Rates::default(), Reports::default());
         let wanted = paths.iter().map(|_| PathState::Closed).collect();
         let (classes, preferred) = (Vec::new(), None);
-        let paths_of = Vec::new();
         let mut agent = Agent {
-            paths: paths_of,
+            paths: Vec::new(),
             assessors,
             allocator,
             classes,
@@ -206,6 +207,7 @@ impl Agent {
             rates,
             echoes: Echoes::default(),
             preferred,
+            assessed: None,
             reports,
         };
         for (spec, &rank) in paths.iter().zip(ranks) {
@@ -349,6 +351,7 @@ impl Engine for Agent {
             Input::Sample(sample) => {
                 self.observe(now, &sample);
                 self.assess(now);
+                self.assessed = Some(now);
             }
             Input::Demand(demand) => self.on_demand(now, &demand),
             Input::Vehicle(state) => {
@@ -374,7 +377,11 @@ impl Engine for Agent {
         if self.reports.outputs.is_empty() {
             self.send_echoes(now);
         }
-        if self.reports.outputs.is_empty() && self.deciding_wakeup().is_some_and(|at| now >= at) {
+        // What an input had assessed at this time is not due.
+        if self.reports.outputs.is_empty()
+            && self.assessed.take() != Some(now)
+            && self.deciding_wakeup().is_some_and(|at| now >= at)
+        {
             self.assess(now);
         }
         let mut actuators = self.actuators.iter_mut();

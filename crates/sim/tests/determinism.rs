@@ -8,9 +8,12 @@ use std::fmt::{self, Write};
 
 use crosslane_core::actuator::Command;
 use crosslane_core::agent::Output;
+use crosslane_core::path::Signal;
 use crosslane_core::time::Instant;
+use crosslane_sim::record::rows::SampleRow;
 use crosslane_sim::scenario::Scenario;
 use crosslane_sim::simulation::{Detail, Recording, Simulation};
+use crosslane_sim::world::WorldSample;
 
 const LEAVE: &str = include_str!("../../../scenarios/leave-coverage.toml");
 const AGGREGATE: &str = include_str!("../../../scenarios/aggregate.toml");
@@ -45,7 +48,7 @@ fn digest(run: &Recording) -> Result<u64, Box<dyn Error>> {
     let mut digest = Digest(0xcbf2_9ce4_8422_2325);
     write!(digest, "{:?}{:?}{:?}", run.packets, run.messages, run.kernel_events)?;
     write!(digest, "{}", without_sentences(&outputs(run)))?;
-    write!(digest, "{:?}{:?}{:?}", run.samples, run.tcp_info, run.links)?;
+    write!(digest, "{}{:?}{:?}", signals(run), run.tcp_info, run.links)?;
     Ok(digest.0)
 }
 
@@ -58,6 +61,21 @@ fn outputs(run: &Recording) -> String {
         other => format!("({at:?}, {other:?})"),
     };
     format!("[{}]", run.agent_outputs.iter().map(line).collect::<Vec<_>>().join(", "))
+}
+
+/// The signals of the samples, likewise.
+fn signals(run: &Recording) -> String {
+    let line = |SampleRow { t_ns, sample }: &SampleRow| {
+        let (path, Signal { rssi_dbm, station, .. }) = (sample.path()?, sample.signal()?);
+        let kind = match sample {
+            WorldSample::Cam(..) => "Cam",
+            WorldSample::Radio(..) => "Radio",
+            _ => "VehicleCam",
+        };
+        let rest = format!("kind: {kind}, rssi_dbm: {rssi_dbm:?}, station: {station:?}");
+        Some(format!("SampleRow {{ t_ns: {t_ns}, path: {path:?}, {rest} }}"))
+    };
+    format!("[{}]", run.samples.iter().filter_map(line).collect::<Vec<_>>().join(", "))
 }
 
 /// Removes the text of reasons, which is not a result.

@@ -11,9 +11,9 @@ use crosslane_core::time::{Duration, Instant};
 use crosslane_sim::fleet::STEP;
 use crosslane_sim::fleet::airtime::{AirtimeUse, shares};
 use crosslane_sim::radio::cam;
-use crosslane_sim::record::rows::SampleSource;
 use crosslane_sim::scenario::Scenario;
 use crosslane_sim::simulation::{Detail, Recording, Simulation};
+use crosslane_sim::world::WorldSample;
 
 /// SNR without losses.
 const STRONG_DB: f64 = 40.0;
@@ -238,8 +238,12 @@ fn a_packet_waits_until_the_cam_of_the_vehicle_has_left_the_air() -> Result<(), 
     let least = broadcast_air_time(PhyRate::Mbit3, cam::VEHICLE_BYTES).as_nanos() as u64;
     let delays = || run.packets.iter().filter_map(|row| Some((row.t_ns, row.delivered_ns? - row.t_ns)));
     let alone = delays().map(|(_, delay)| delay).min().ok_or("nothing arrived")?;
-    let sent: std::collections::BTreeSet<u64> =
-        run.samples.iter().filter(|row| row.kind == SampleSource::VehicleCam).map(|row| row.t_ns).collect();
+    let sent: std::collections::BTreeSet<u64> = run
+        .samples
+        .iter()
+        .filter(|row| matches!(row.sample, WorldSample::VehicleCam(..)))
+        .map(|row| row.t_ns)
+        .collect();
     assert!(sent.len() > 150, "{} CAMs", sent.len());
     let mut waited = 0;
     for (t_ns, delay) in delays() {

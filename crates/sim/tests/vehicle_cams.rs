@@ -7,10 +7,10 @@ use std::error::Error;
 use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
 use crosslane_sim::radio::cam::{self, PASSENGER_CAR};
-use crosslane_sim::record::rows::SampleSource;
+use crosslane_sim::record::rows::SampleRow;
 use crosslane_sim::scenario::Scenario;
 use crosslane_sim::simulation::{Detail, Simulation};
-use crosslane_sim::world::{VehicleCam, World, WorldEvent};
+use crosslane_sim::world::{VehicleCam, World, WorldEvent, WorldSample};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -184,8 +184,11 @@ fn the_records_have_a_row_for_each_reception() -> Outcome {
     let mut simulation = Simulation::new(&scenario, &strategy, 1, Detail::ALL)?;
     simulation.run_until(Instant::from_secs_f64(scenario.duration_s));
     let samples = simulation.finish().samples;
-    let recorded = samples.iter().filter(|row| row.kind == SampleSource::VehicleCam);
-    let recorded: Vec<_> = recorded.map(|row| (row.t_ns, row.path, row.rssi_dbm, row.station)).collect();
+    let received = |row: &SampleRow| match row.sample {
+        WorldSample::VehicleCam(path, signal) => Some((row.t_ns, path, signal.rssi_dbm, signal.station)),
+        _ => None,
+    };
+    let recorded: Vec<_> = samples.iter().filter_map(received).collect();
     let rows = |cam: VehicleCam| {
         let row = move |(path, dbm): (PathId, f64)| (cam.at.as_nanos(), path, dbm as f32, Some(cam.station));
         cam.received.into_iter().map(row)

@@ -42,6 +42,14 @@ TABLES: dict[str, dict[Any, Any]] = {
         "kind": pl.String,
         "rssi_dbm": pl.Float32,
         "station": pl.UInt32,
+        "rsrq_db": pl.Float32,
+        "sinr_db": pl.Float32,
+        "phy_mbit_s": pl.Float64,
+        "latitude_deg": pl.Float64,
+        "longitude_deg": pl.Float64,
+        "heading_deg": pl.Float64,
+        "speed_m_s": pl.Float64,
+        "announced": pl.Boolean,
     },
     "tcp_info": {
         "t_ns": pl.UInt64,
@@ -89,7 +97,12 @@ TABLES: dict[str, dict[Any, Any]] = {
 }
 """The columns of each record file, and the types in which the lab returns them."""
 
-_ADDED_LATER = frozenset({"written_ns", "sinr_db", "rsrq_db", "carrier_rssi_dbm", "cell"})
+_FIRST_OF_SAMPLES = frozenset({"t_ns", "path", "kind", "rssi_dbm", "station"})
+_ADDED_LATER: dict[str, frozenset[Any]] = {
+    "messages": frozenset({"written_ns"}),
+    "links": frozenset({"sinr_db", "rsrq_db", "carrier_rssi_dbm", "cell"}),
+    "samples": frozenset(TABLES["samples"]) - _FIRST_OF_SAMPLES,
+}
 """Columns that early drives of schema 1 lack: null where they are missing."""
 
 
@@ -106,7 +119,7 @@ def read(file: Path) -> pl.LazyFrame:
 
 
 def _typed(file: Path, column: str, kind: Any, found: pl.Schema) -> pl.Expr:  # noqa: ANN401
-    if column not in found and column in _ADDED_LATER:
+    if column not in found and column in _ADDED_LATER.get(file.stem, ()):
         return pl.lit(None, dtype=kind).alias(column)
     if column not in found:
         raise unreadable(file, f"column `{column}` is missing", RERUN)

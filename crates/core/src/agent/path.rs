@@ -28,6 +28,8 @@ pub(super) struct Path {
     pub(super) radio: Option<u8>,
     pub(super) unit_cost: f64,
     pub(super) assessors: Vec<Box<dyn Assessor + Send>>,
+    /// The assessor that measures the throughput, if any.
+    pub(super) measures: Option<usize>,
     pub(super) belief: Belief,
     pub(super) reason: Reason,
     /// When the belief changed.
@@ -51,7 +53,9 @@ pub(super) fn reason_for(paths: &[Path], place: usize, changed: usize) -> Reason
 
 impl Path {
     pub(super) fn new(spec: &PathSpec, rank: u8, assessors: Vec<Box<dyn Assessor + Send>>) -> Path {
-        Path { name: spec.name.as_str().into(), rat: spec.rat, rank, radio: spec.radio, assessors, ..Path::default() }
+        let measures = assessors.iter().position(|assessor| assessor.history().is_some());
+        let name = spec.name.as_str().into();
+        Path { name, rat: spec.rat, rank, radio: spec.radio, assessors, measures, ..Path::default() }
     }
 
     pub(super) fn believe(&mut self, now: Instant, path: PathId, belief: Belief, reason: Reason, to: &mut Reports) {
@@ -87,7 +91,7 @@ impl Path {
     }
 
     pub(super) fn supply(&self) -> PathSupply<'_> {
-        let history = self.assessors.iter().find_map(|assessor| assessor.history());
+        let history = self.measures.and_then(|place| self.assessors.get(place)?.history());
         PathSupply { input: self.input(), rat: self.rat, unit_cost: self.unit_cost, history, latest: &self.latest }
     }
 }

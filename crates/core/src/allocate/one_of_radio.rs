@@ -88,8 +88,8 @@ impl OneOfRadio {
         OneOfRadio { params, tiers, now, tracks: Vec::new(), serving: Vec::new() }
     }
 
-    fn track(&self, place: usize) -> Track {
-        self.tracks.get(place).copied().unwrap_or_default()
+    fn track(&self, place: usize) -> &Track {
+        self.tracks.get(place).unwrap_or(&Track::NONE)
     }
 
     fn serving(&self, radio: u8) -> Option<Serving> {
@@ -325,7 +325,9 @@ impl OneOfRadio {
 
 impl Allocator for OneOfRadio {
     fn allocate(&mut self, paths: &[PathInput]) -> Wanted {
-        let chosen = self.chosen(&self.counted(paths));
+        let mut counted = self.counted(paths);
+        let chosen = self.chosen(&counted);
+        let mut changes = false;
         for &(radio, place) in &chosen {
             let present = self.serving(radio);
             if present.is_some_and(|present| present.place == place) {
@@ -335,12 +337,16 @@ impl Allocator for OneOfRadio {
             let left = present.and_then(|present| paths.get(present.place)).map(|path| path.belief);
             let begins = left.is_some_and(|left| left != Belief::Good) && paths[place].was != PathState::Active;
             self.serving.push(Serving { radio, place, since: begins.then_some(self.now) });
+            changes = true;
         }
-        self.states(&self.counted(paths), &chosen).into()
+        if changes {
+            counted = self.counted(paths);
+        }
+        self.states(&counted, &chosen).into()
     }
 
     fn review(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Reason> {
-        self.tracks.resize_with(paths.len(), Track::default);
+        self.tracks.resize(paths.len(), Track::NONE);
         for (track, path) in self.tracks.iter_mut().zip(paths) {
             track.observe(now, &path.input, path.latest, self.params.smoothing);
         }

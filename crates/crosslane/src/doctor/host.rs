@@ -70,16 +70,18 @@ fn mptcp() -> Option<Finding> {
     }
 }
 
-/// What the kernel has counted of networks that drop SYNs with MPTCP (`blackhole_timeout`, mptcp-sysctl.rst). The counter
-/// is that of this network namespace since its beginning.
+/// What the kernel has counted of networks that drop SYNs with MPTCP (`blackhole_timeout`, mptcp-sysctl.rst): it takes a path
+/// that carries nothing while a connection begins for one. The counter is that of this network namespace since its beginning.
 fn blackhole(netstat: &str) -> Option<Finding> {
     let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("MPTcpExt:"));
     let (names, values) = (lines.next()?.split_whitespace(), lines.next()?.split_whitespace());
     let count = names.zip(values).find(|(name, _)| *name == "Blackhole")?.1.parse::<u64>().ok()?;
-    let what = format!("a network dropped SYNs with MPTCP, and the kernel switched to TCP for a time ({count} times)");
+    let what = format!(
+        "SYNs with MPTCP had no answer, one without had, and the kernel switched to TCP for a time ({count} times)"
+    );
     let why = "connections that begin meanwhile use one path";
-    let fix =
-        "crosslane doctor --server ADDRESS:PORT names the path; sysctl -w net.mptcp.blackhole_timeout=0 turns this off";
+    let fix = "crosslane doctor --server ADDRESS:PORT names a network that drops them; where a path carried nothing for 3 s, \
+               sysctl -w net.mptcp.syn_retrans_before_tcp_fallback=4; sysctl -w net.mptcp.blackhole_timeout=0 keeps MPTCP on";
     (count > 0).then(|| Finding::warning("mptcp.blackhole", what, why, fix))
 }
 
@@ -141,7 +143,9 @@ mod tests {
     fn a_network_that_drops_mptcp_is_a_warning() {
         let netstat =
             |count: u32| format!("TcpExt: A\nTcpExt: 7\nMPTcpExt: MPCapableSYNRX Blackhole\nMPTcpExt: 3 {count}\n");
-        assert_eq!(blackhole(&netstat(2)).map(|finding| finding.name), Some("mptcp.blackhole"));
+        let finding = blackhole(&netstat(2)).expect("a finding");
+        assert_eq!(finding.name, "mptcp.blackhole");
+        assert!(finding.what.contains("(2 times)") && finding.fix.contains("syn_retrans_before_tcp_fallback=4"));
         assert!(blackhole(&netstat(0)).is_none() && blackhole("").is_none());
     }
 }

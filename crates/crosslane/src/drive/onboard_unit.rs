@@ -5,7 +5,7 @@
 use std::io::{Result, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 
-use crosslane_core::path::VehicleState;
+use crosslane_core::path::{Position, VehicleState};
 use crosslane_sim::radio::access_link::Quality;
 use crosslane_sim::radio::cam;
 use serde_json::{Value, json};
@@ -57,11 +57,12 @@ impl OnBoardUnit {
         self.send(&json!({ "type": "handover", "timestamp": unix_s, "path": path, "announced": is_announced }));
     }
 
-    /// Decodes a received frame and sends its CAM; false if it is malformed.
-    pub fn receive(&self, unix_s: f64, frame: &[u8], rssi_dbm: f64) -> bool {
-        let Ok(cam) = cam::decode(frame) else { return false };
+    /// Decodes a received frame, sends its CAM, and returns the position in it, if any; `None` if it is malformed.
+    pub fn receive(&self, unix_s: f64, frame: &[u8], rssi_dbm: f64) -> Option<Option<Position>> {
+        let cam = cam::decode(frame).ok()?;
         self.send(&message(unix_s, &cam, frame.len(), rssi_dbm));
-        true
+        let position = cam.latitude_deg.zip(cam.longitude_deg);
+        Some(position.map(|(latitude_deg, longitude_deg)| Position { latitude_deg, longitude_deg }))
     }
 
     /// Sends the signal that another radio reports, and its PHY rate.
@@ -137,7 +138,7 @@ fn station_address(station: u32) -> String {
 mod tests {
     use super::*;
     use crate::observe::vanetza::{Senders, read};
-    use crosslane_core::path::{PathId, Position, SampleKind, Signal};
+    use crosslane_core::path::{PathId, SampleKind, Signal};
     use crosslane_sim::radio::cam_vehicle::Vehicle;
 
     #[test]

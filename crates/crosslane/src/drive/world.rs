@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use crosslane_core::path::PathId;
+use crosslane_core::path::{PathId, Signal};
 use crosslane_core::roadside::connection_manager::Cam;
 use crosslane_core::time::{Duration, Instant};
-use crosslane_sim::record::rows::{LinkRow, SampleRow, SampleSource};
+use crosslane_sim::record::rows::{LinkRow, SampleRow};
 use crosslane_sim::scenario::Scenario;
-use crosslane_sim::world::{CamSent, World, WorldEvent};
+use crosslane_sim::world::{CamSent, World, WorldEvent, WorldSample};
 
 use super::onboard_unit::OnBoardUnit;
 use crate::clock::{Clock, unix_s};
 use crate::error::{Error, Result};
+use crate::observe::vanetza::USABLE_DBM;
 use crate::testbed::emulator::{Control, EmulatedLink, Emulator, EmulatorReport, PacketRecord, packet_channel};
 use crate::testbed::realtime::become_realtime;
 use crate::testbed::wire::WireCount;
@@ -134,13 +135,14 @@ impl EmulatedWorld {
     }
 
     fn apply(&mut self, event: WorldEvent) -> Result<()> {
+        let sample = event.sample();
         match event {
             WorldEvent::LinkParams { path, direction, params } => {
                 if let Some((control, link)) = self.link(path) {
                     control.set(link, direction, params)?;
                 }
             }
-            WorldEvent::CamSent(cam) => self.send_cam(&cam)?,
+            WorldEvent::CamSent(cam) => return self.send_cam(&cam),
             WorldEvent::VehicleCam(cam) => {
                 if let Some((control, link)) = self.link(cam.path) {
                     control.occupy(link, cam.air_time)?;
@@ -149,7 +151,6 @@ impl EmulatedWorld {
             }
             WorldEvent::Signal { path, rssi_dbm, quality, .. } => {
                 self.unit.report(unix_s(), &self.names[usize::from(path.0)], rssi_dbm, quality);
-                self.record_sample(path, SampleSource::Radio, rssi_dbm, None);
             }
             WorldEvent::Vehicle(state) => self.unit.fix(&state),
             WorldEvent::Handover { path, is_announced } => {
@@ -157,6 +158,7 @@ impl EmulatedWorld {
             }
             WorldEvent::Truth(truth) => self.links.push(LinkRow::from(&truth)),
         }
+        sample.into_iter().for_each(|sample| self.record(sample));
         Ok(())
     }
 
@@ -166,10 +168,11 @@ impl EmulatedWorld {
         }
         if let Some(rssi_dbm) = cam.received
             && let Ok(frame) = cam.frame()
-            && self.unit.receive(unix_s(), &frame, rssi_dbm)
+            && let Some(sender) = self.unit.receive(unix_s(), &frame, rssi_dbm)
         {
-            self.record_sample(cam.path, SampleSource::Cam, rssi_dbm, Some(cam.station));
-            let seen = Cam { station: cam.station, rssi_dbm: rssi_dbm as f32, position: Some(cam.position()) };
+            let (rssi_dbm, station) = (rssi_dbm as f32, Some(cam.station));
+            self.record(WorldSample::Cam(cam.path, Signal { rssi_dbm, station, sender, ..Signal::default() }));
+            let seen = Cam { station: cam.station, rssi_dbm, position: Some(cam.position()) };
             // One that has ended no longer needs them.
             let _ = self.receptions.as_ref().map(|receptions| receptions.send(seen));
         }
@@ -182,9 +185,12 @@ impl EmulatedWorld {
         Some((&self.emulation.as_ref()?.control, place?))
     }
 
-    fn record_sample(&mut self, path: PathId, kind: SampleSource, rssi_dbm: f64, station: Option<u32>) {
-        let t_ns = self.clock.now().as_nanos();
-        self.samples.push(SampleRow { t_ns, path, kind, rssi_dbm: rssi_dbm as f32, station });
+    /// Records what the agent does not reject.
+    fn record(&mut self, sample: WorldSample) {
+        if sample.signal().is_some_and(|signal| !USABLE_DBM.contains(&f64::from(signal.rssi_dbm))) {
+            return;
+        }
+        self.samples.push(SampleRow { t_ns: self.clock.now().as_nanos(), sample });
     }
 }
 

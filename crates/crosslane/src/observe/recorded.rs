@@ -1,30 +1,37 @@
-//! A recorded drive as a source: the signals in `samples.arrow` of a run folder, each at its time after the start.
+//! A recorded drive as a source: what `samples.arrow` of a run folder has, each row at its time after the start.
 
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, UInt32Type};
-use arrow_array::{Array, RecordBatch};
-use crosslane_core::path::{PathId, Sample, SampleKind, Signal};
+use arrow_array::RecordBatch;
+use crosslane_core::agent::Input;
 use crosslane_core::time::{Duration, Instant};
 
 use super::Observed;
 use super::worker::{Reporter, Wording, Worker};
-use crate::arrow_file::{self, Batches, cut_short, texts, times_ns};
+use crate::arrow_file::{self, Batches, cut_short};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use columns::{Columns, FIRST, LATER};
+
+mod columns;
 
 /// Longest sleep before it is seen that nothing listens any more.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// The signals that the vehicle of a recorded run received, in the order of time.
+/// What the vehicle of a recorded run observed of its radios and its motion, in the order of time.
 pub struct Recorded {
     file: PathBuf,
     batches: Batches,
-    /// Names of the paths; a signal of another one is left out.
+    /// Names of the paths; a sample of another one is left out.
     paths: Vec<String>,
-    batch: std::vec::IntoIter<(Instant, Sample)>,
+    batch: std::vec::IntoIter<(Instant, Input)>,
+    /// Rows of the batches before.
+    rows: usize,
+    /// Whether a row made no sense.
+    is_faulty: bool,
+    /// Sentences for the user.
+    notes: Vec<String>,
 }
 
 impl Recorded {
@@ -36,45 +43,60 @@ impl Recorded {
         let file = if run.is_dir() { run.join("samples.arrow") } else { run.to_owned() };
         let batches = arrow_file::open(&file)?;
         let schema = batches.schema();
-        if let Some(missing) =
-            ["t_ns", "path", "kind", "rssi_dbm", "station"].iter().find(|name| schema.index_of(name).is_err())
-        {
+        let lacks = |name: &&&str| schema.index_of(name).is_err();
+        let is_former = LATER.iter().all(|name| lacks(&name));
+        let missing = FIRST.iter().chain(&LATER).find(lacks).filter(|name| !is_former || FIRST.contains(name));
+        if let Some(missing) = missing {
             return Err(cut_short(&file, format!("it has no column `{missing}`")));
         }
-        Ok(Recorded { file, batches, paths, batch: Vec::new().into_iter() })
+        let notes = is_former.then(|| {
+            let lacks = "without RSRQ, SINR, PHY rates, positions and announced handovers";
+            format!("a former version recorded {}, {lacks}: strategies that use them decide otherwise", file.display())
+        });
+        let batch = Vec::new().into_iter();
+        Ok(Recorded { file, batches, paths, batch, rows: 0, is_faulty: false, notes: notes.into_iter().collect() })
     }
 
-    /// What the vehicle received of a batch: not its own CAMs, which the units received.
-    fn read(&self, batch: &RecordBatch) -> Option<Vec<(Instant, Sample)>> {
-        let signals = batch.column_by_name("rssi_dbm")?.as_primitive_opt::<Float32Type>()?;
-        let stations = batch.column_by_name("station")?.as_primitive_opt::<UInt32Type>()?;
-        let (times, paths, kinds) = (times_ns(batch)?, texts(batch, "path")?, texts(batch, "kind")?);
-        let sample = |row: usize| {
-            let path = self.paths.iter().position(|name| name == paths[row])?;
-            let rssi_dbm =
-                Some(signals.value(row)).filter(|dbm| (-120.0..=0.0).contains(dbm) && kinds[row] != "vehicle-cam")?;
-            let station = stations.is_valid(row).then(|| stations.value(row));
-            let kind = SampleKind::Signal(Signal { rssi_dbm, station, ..Signal::default() });
-            Some((Instant::from_nanos(times[row]), Sample { path: PathId(path as u8), kind }))
-        };
-        Some((0..batch.num_rows()).filter_map(sample).collect())
+    /// What the user should know of what was read since the last call.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    fn read(&mut self, batch: &RecordBatch) -> Option<Vec<(Instant, Input)>> {
+        let (columns, mut inputs) = (Columns::of(batch)?, Vec::new());
+        for (row, t_ns) in columns.times.iter().enumerate() {
+            match columns.sample(row, &self.paths) {
+                Ok(sample) => {
+                    let found = sample.into_iter().flat_map(|sample| sample.inputs());
+                    inputs.extend(found.map(|input| (Instant::from_nanos(*t_ns), input)));
+                }
+                Err(_) if self.is_faulty => {}
+                Err(reason) => {
+                    self.is_faulty = true;
+                    let (file, number) = (self.file.display(), self.rows + row + 1);
+                    self.notes.push(format!("{file}: row {number} and others like it are left out: {reason}"));
+                }
+            }
+        }
+        self.rows += batch.num_rows();
+        Some(inputs)
     }
 }
 
 impl Iterator for Recorded {
-    type Item = Result<(Instant, Sample)>;
+    type Item = Result<(Instant, Input)>;
 
-    fn next(&mut self) -> Option<Result<(Instant, Sample)>> {
+    fn next(&mut self) -> Option<Result<(Instant, Input)>> {
         loop {
-            if let Some(sample) = self.batch.next() {
-                return Some(Ok(sample));
+            if let Some(input) = self.batch.next() {
+                return Some(Ok(input));
             }
             let batch = match self.batches.next()? {
                 Ok(batch) => self.read(&batch).ok_or_else(|| cut_short(&self.file, "a column has another type")),
                 Err(cause) => Err(cut_short(&self.file, cause)),
             };
             match batch {
-                Ok(samples) => self.batch = samples.into_iter(),
+                Ok(inputs) => self.batch = inputs.into_iter(),
                 Err(fault) => return Some(Err(fault)),
             }
         }
@@ -90,19 +112,20 @@ pub fn replay(run: &Path, paths: Vec<String>) -> Result<Worker> {
     let wording = Wording {
         attempt: format!("replaying {name}"),
         remedy: "name a folder that `crosslane drive` or `crosslane simulate` completed, with records",
-        lacks: "its further signals",
+        lacks: "its further samples",
     };
     let worker = Worker::thread("recorded", wording, move |reporter| run_through(recorded, &name, &reporter));
     worker.map_err(|cause| Error::failure("starting a thread for a recorded drive", cause))
 }
 
-fn run_through(recorded: Recorded, name: &str, reporter: &Reporter) {
+fn run_through(mut recorded: Recorded, name: &str, reporter: &Reporter) {
     let (clock, mut count) = (Clock::start(), 0_u64);
-    for sample in recorded {
-        let (at, sample) = match sample {
-            Ok(sample) => sample,
+    while let Some(input) = recorded.next() {
+        recorded.take_notes().into_iter().for_each(|note| reporter.send_blocking(Ok(Observed::Note(note))));
+        let (at, input) = match input {
+            Ok(input) => input,
             Err(fault) => {
-                let note = format!("{fault}; the agent continues without its further signals");
+                let note = format!("{fault}; the agent continues without its further samples");
                 return reporter.send_blocking(Ok(Observed::Note(note)));
             }
         };
@@ -114,9 +137,9 @@ fn run_through(recorded: Recorded, name: &str, reporter: &Reporter) {
             }
             sleep(wait.min(LONGEST_SLEEP));
         }
-        reporter.send_blocking(Ok(sample.into()));
+        reporter.send_blocking(Ok(Observed::Input(input)));
         count += 1;
     }
-    let note = format!("the recorded drive {name} has ended after {count} signals of paths of this agent");
-    reporter.send_blocking(Ok(Observed::Note(note)));
+    let end = format!("the recorded drive {name} has ended after {count} samples for this agent");
+    recorded.take_notes().into_iter().chain([end]).for_each(|note| reporter.send_blocking(Ok(Observed::Note(note))));
 }

@@ -8,6 +8,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::pin::Pin;
 
 use crosslane_core::path::{PathId, Position, RadioLink, Sample, SampleKind, Signal};
@@ -29,6 +30,9 @@ pub const PORT: u16 = 5051;
 
 /// Largest datagram read, in bytes: four times a CAM with all its containers.
 pub const MAX_DATAGRAM: usize = 8192;
+
+/// Signals that count, in dBm.
+pub const USABLE_DBM: RangeInclusive<f64> = -120.0..=0.0;
 
 /// The socket that receives CAMs.
 pub struct Vanetza {
@@ -182,7 +186,7 @@ pub fn read(datagram: &[u8], senders: &Senders) -> std::result::Result<Sample, R
         tx_bit_s.or(rx_bit_s).ok_or(Rejected::PhyRate)?;
         return Ok(Sample { path, kind: SampleKind::Radio(RadioLink { tx_bit_s, rx_bit_s, ..RadioLink::default() }) });
     }
-    let rssi = message.rssi.filter(|rssi| (-120.0..=0.0).contains(rssi)).ok_or(Rejected::Rssi)?;
+    let rssi = message.rssi.filter(|rssi| USABLE_DBM.contains(rssi)).ok_or(Rejected::Rssi)?;
     let rssi_dbm = rssi as f32;
     if message.kind.as_deref() == Some("radio") {
         let path = path_of(message.path)?;

@@ -114,10 +114,18 @@ pub fn throughput(rows: &[ThroughputRow], paths: &[String]) -> Vec<Column> {
 pub fn samples(rows: &[SampleRow], paths: &[String]) -> Vec<Column> {
     vec![
         number::<types::UInt64Type, _>("t_ns", rows, |row| row.t_ns),
-        path_names(rows, paths, |row| row.path),
-        text("kind", rows, |row| row.kind.name()),
-        number::<types::Float32Type, _>("rssi_dbm", rows, |row| row.rssi_dbm),
-        maybe::<types::UInt32Type, _>("station", rows, |row| row.station),
+        Column("path", strings(rows, |row| row.sample.path().map(|path| path_name(paths, path))), true),
+        text("kind", rows, |row| row.sample.kind()),
+        maybe::<types::Float32Type, _>("rssi_dbm", rows, |row| Some(row.sample.signal()?.rssi_dbm)),
+        maybe::<types::UInt32Type, _>("station", rows, |row| row.sample.signal()?.station),
+        maybe::<types::Float32Type, _>("rsrq_db", rows, |row| row.sample.signal()?.rsrq_db),
+        maybe::<types::Float32Type, _>("sinr_db", rows, |row| row.sample.signal()?.sinr_db),
+        maybe::<types::Float64Type, _>("phy_mbit_s", rows, |row| row.sample.phy_mbit_s()),
+        maybe::<types::Float64Type, _>("latitude_deg", rows, |row| Some(row.sample.position()?.latitude_deg)),
+        maybe::<types::Float64Type, _>("longitude_deg", rows, |row| Some(row.sample.position()?.longitude_deg)),
+        maybe::<types::Float64Type, _>("heading_deg", rows, |row| row.sample.vehicle()?.heading_deg),
+        maybe::<types::Float64Type, _>("speed_m_s", rows, |row| row.sample.vehicle()?.speed_m_s),
+        Column("announced", Arc::new(rows.iter().map(|row| row.sample.announced()).collect::<BooleanArray>()), true),
     ]
 }
 
@@ -209,7 +217,11 @@ fn strings<'a, R, S: AsRef<str>>(rows: &'a [R], value: impl Fn(&'a R) -> Option<
 }
 
 fn path_names<R>(rows: &[R], paths: &[String], path: impl Fn(&R) -> PathId) -> Column {
-    text("path", rows, |row| paths.get(usize::from(path(row).0)).map_or("", String::as_str))
+    text("path", rows, |row| path_name(paths, path(row)))
+}
+
+fn path_name(paths: &[String], path: PathId) -> &str {
+    paths.get(usize::from(path.0)).map_or("", String::as_str)
 }
 
 #[cfg(test)]

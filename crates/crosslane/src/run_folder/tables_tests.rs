@@ -1,8 +1,9 @@
 use arrow_array::cast::AsArray;
 use arrow_ipc::reader::FileReader;
 use crosslane_core::link::{Direction, DropReason};
-use crosslane_sim::record::rows::SampleSource;
+use crosslane_core::path::Signal;
 use crosslane_sim::transport::segment::MptcpOptions;
+use crosslane_sim::world::WorldSample;
 
 use super::*;
 
@@ -80,6 +81,12 @@ fn the_columns_are_those_of_the_documentation() {
         "t_ns UInt64, path Utf8, direction Utf8, ip_bytes UInt64, payload_bytes UInt64, reinjected_bytes UInt64"
     );
     assert_eq!(
+        schema("samples", samples),
+        "t_ns UInt64, path Utf8?, kind Utf8, rssi_dbm Float32?, station UInt32?, rsrq_db Float32?, sinr_db Float32?, \
+         phy_mbit_s Float64?, latitude_deg Float64?, longitude_deg Float64?, heading_deg Float64?, speed_m_s Float64?, \
+         announced Boolean?"
+    );
+    assert_eq!(
         schema("tcp_info", tcp_info),
         "t_ns UInt64, path Utf8, subflow UInt16?, local Utf8, remote Utf8, token UInt32, backup Boolean, \
          rtt_us UInt32, rttvar_us UInt32, cwnd UInt32, unacked UInt32, lost UInt32, total_retrans UInt32, \
@@ -101,13 +108,17 @@ fn the_columns_are_those_of_the_documentation() {
 fn samples_keep_their_signal_and_station() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("samples.arrow");
-    let row = SampleRow { t_ns: 5, path: PathId(0), kind: SampleSource::Cam, rssi_dbm: -82.5, station: Some(1000) };
-    write_table(&file, &names(), &[row], samples).unwrap();
+    let signal = Signal { rssi_dbm: -82.5, station: Some(1000), ..Signal::default() };
+    let handover = WorldSample::Handover { path: PathId(1), is_announced: true };
+    let rows = [WorldSample::Cam(PathId(0), signal), handover].map(|sample| SampleRow { t_ns: 5, sample });
+    write_table(&file, &names(), &rows, samples).unwrap();
     let batch = &read(&file)[0];
     let column = |name: &str| batch.column_by_name(name).unwrap();
     assert_eq!(column("rssi_dbm").as_primitive::<types::Float32Type>().value(0), -82.5);
     assert_eq!(column("kind").as_string::<i32>().value(0), "cam");
     assert_eq!(column("station").as_primitive::<types::UInt32Type>().value(0), 1000);
+    assert_eq!(column("announced").as_boolean().iter().collect::<Vec<_>>(), [None, Some(true)]);
+    assert_eq!((column("rssi_dbm").null_count(), column("path").as_string::<i32>().value(1)), (1, "lte"));
 }
 
 #[test]

@@ -58,7 +58,11 @@ pub const RECORDS: [(&str, &str); 6] = [
          drop tries",
     ),
     ("throughput", "t_ns path direction ip_bytes payload_bytes reinjected_bytes"),
-    ("samples", "t_ns path kind rssi_dbm station"),
+    (
+        "samples",
+        "t_ns path kind rssi_dbm station rsrq_db sinr_db phy_mbit_s latitude_deg longitude_deg heading_deg speed_m_s \
+         announced",
+    ),
     (
         "tcp_info",
         "t_ns path subflow local remote token backup rtt_us rttvar_us cwnd unacked lost total_retrans bytes_acked \

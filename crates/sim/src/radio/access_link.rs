@@ -1,6 +1,5 @@
 //! Signal and rates of a modelled access link over time and position.
 
-use crosslane_core::path::RadioLink;
 use crosslane_core::rng::Rng;
 
 use crate::input::mobility::distance_m;
@@ -63,14 +62,6 @@ pub struct Quality {
     pub carrier_rssi_dbm: Option<f64>,
     /// Index of the serving cell in the file.
     pub cell: Option<u8>,
-}
-
-impl Quality {
-    /// What nl80211 reports of the link: the recording has the PHY rate of one direction, which stands for both.
-    pub fn radio_link(&self) -> Option<RadioLink> {
-        let bit_s = self.phy_mbit_s.map(|mbit_s| mbit_s * 1e6);
-        bit_s.map(|_| RadioLink { tx_bit_s: bit_s, rx_bit_s: bit_s, ..RadioLink::default() })
-    }
 }
 
 /// The channel between the vehicle and a modelled link.

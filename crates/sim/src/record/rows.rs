@@ -7,12 +7,12 @@
 use crosslane_core::agent::Output;
 use crosslane_core::allocate::learned::features::Values;
 use crosslane_core::link::{Direction, DropReason};
-use crosslane_core::path::{PathId, PathState};
+use crosslane_core::path::{PathId, PathState, Signal};
 use crosslane_core::time::{Duration, Instant};
 
 use crate::radio::access_link::Quality;
 use crate::transport::segment::MptcpOptions;
-use crate::world::{Truth, VehicleCam};
+use crate::world::{Truth, VehicleCam, WorldSample};
 
 /// One packet that entered a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,55 +68,23 @@ pub struct ThroughputRow {
     pub reinjected_bytes: u64,
 }
 
-/// One signal sample, as the on-board unit received it, or a roadside unit
-/// ([`SampleSource::VehicleCam`]).
+/// One sample, as the on-board unit received it, or a roadside unit ([`WorldSample::VehicleCam`]).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SampleRow {
     /// Time of reception.
     pub t_ns: u64,
-    /// The path.
-    pub path: PathId,
-    /// Source.
-    pub kind: SampleSource,
-    /// Signal strength, in dBm.
-    pub rssi_dbm: f32,
-    /// Station id of the CAM's sender.
-    pub station: Option<u32>,
+    /// What was observed.
+    pub sample: WorldSample,
 }
 
 impl SampleRow {
     /// The receptions of a CAM of the vehicle, at `t_ns`.
     pub fn receptions(cam: &VehicleCam, t_ns: u64) -> impl Iterator<Item = SampleRow> {
-        let row = move |&(path, rssi_dbm): &(PathId, f64)| SampleRow {
-            t_ns,
-            path,
-            kind: SampleSource::VehicleCam,
-            rssi_dbm: rssi_dbm as f32,
-            station: Some(cam.station),
+        let row = move |&(path, rssi_dbm): &(PathId, f64)| {
+            let signal = Signal { rssi_dbm: rssi_dbm as f32, station: Some(cam.station), ..Signal::default() };
+            SampleRow { t_ns, sample: WorldSample::VehicleCam(path, signal) }
         };
         cam.received.iter().map(row)
-    }
-}
-
-/// Source of a [`SampleRow`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SampleSource {
-    /// A roadside unit's CAM.
-    Cam,
-    /// A report of a radio.
-    Radio,
-    /// A CAM of the vehicle, at the roadside unit of the path.
-    VehicleCam,
-}
-
-impl SampleSource {
-    /// The name in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            SampleSource::Cam => "cam",
-            SampleSource::Radio => "radio",
-            SampleSource::VehicleCam => "vehicle-cam",
-        }
     }
 }
 

@@ -17,20 +17,20 @@
 use std::collections::BTreeSet;
 
 use crosslane_core::actuator::{Command, Steering};
-use crosslane_core::agent::{Input, Output};
+use crosslane_core::agent::Output;
 use crosslane_core::link::Direction;
 use crosslane_core::mptcp::Event;
-use crosslane_core::path::{PathId, SampleKind, Signal};
+use crosslane_core::path::PathId;
 use crosslane_core::time::{Duration, Instant};
 use crosslane_core::tunnel::Liveness;
 
 use crate::record::messages::Results;
 use crate::record::metrics::PacketSums;
-use crate::record::rows::{LinkRow, MessageRow, PacketRow, SampleRow, SampleSource, TcpInfoRow, WindowRow};
+use crate::record::rows::{LinkRow, MessageRow, PacketRow, SampleRow, TcpInfoRow, WindowRow};
 use crate::scenario::{Base, Engine, Scenario, ScenarioError, Strategy};
 use crate::traffic::Protocol;
 use crate::transport::Endpoint;
-use crate::world::{CamSent, World, WorldEvent};
+use crate::world::{World, WorldEvent, WorldSample};
 
 mod agent_driver;
 mod airtime;
@@ -286,56 +286,33 @@ impl Simulation {
     }
 
     fn on_world_event(&mut self, event: WorldEvent) {
+        let sample = event.sample();
         match event {
             WorldEvent::LinkParams { path, direction, params } => self.set_link(path, direction, params),
-            WorldEvent::CamSent(cam) => self.on_cam(&cam),
+            WorldEvent::CamSent(cam) => self.occupy(cam.path, cam.air_time),
             WorldEvent::VehicleCam(cam) => {
                 self.occupy(cam.path, cam.air_time);
                 if self.detail.packets {
                     self.recording.samples.extend(SampleRow::receptions(&cam, self.now.as_nanos()));
                 }
             }
-            WorldEvent::Signal { path, rssi_dbm, quality, .. } => {
-                let [rsrq_db, sinr_db] = [quality.rsrq_db, quality.sinr_db].map(|db| db.map(|db| db as f32));
-                let signal = Signal { rssi_dbm: rssi_dbm as f32, rsrq_db, sinr_db, ..Signal::default() };
-                self.sample(path, SampleSource::Radio, signal);
-                if let Some(link) = quality.radio_link() {
-                    self.path_control.observe(self.now, path, SampleKind::Radio(link));
-                }
-            }
-            WorldEvent::Vehicle(state) => self.path_control.handle(self.now, Input::Vehicle(state)),
-            WorldEvent::Handover { path, is_announced } => {
-                self.path_control.observe(self.now, path, SampleKind::Handover { is_announced });
-            }
             WorldEvent::Truth(truth) => {
                 if self.detail.links {
                     self.recording.links.push(LinkRow::from(&truth));
                 }
             }
+            WorldEvent::Signal { .. } | WorldEvent::Vehicle(_) | WorldEvent::Handover { .. } => {}
         }
+        sample.into_iter().for_each(|sample| self.on_sample(sample));
     }
 
-    fn on_cam(&mut self, cam: &CamSent) {
-        self.occupy(cam.path, cam.air_time);
-        if let Some(rssi_dbm) = cam.received {
-            let signal = Signal {
-                rssi_dbm: rssi_dbm as f32,
-                station: Some(cam.station),
-                sender: Some(cam.position()),
-                ..Signal::default()
-            };
-            self.sample(cam.path, SampleSource::Cam, signal);
-        }
-    }
-
-    fn sample(&mut self, path: PathId, kind: SampleSource, signal: Signal) {
-        let row =
-            SampleRow { t_ns: self.now.as_nanos(), path, kind, rssi_dbm: signal.rssi_dbm, station: signal.station };
+    fn on_sample(&mut self, sample: WorldSample) {
+        let row = SampleRow { t_ns: self.now.as_nanos(), sample };
         self.wires.sums.note_sample(&row);
         if self.detail.packets {
             self.recording.samples.push(row);
         }
-        self.path_control.on_signal(self.now, path, signal);
+        sample.inputs().for_each(|input| self.path_control.observe(self.now, input));
     }
 
     /// Passes events to the path managers and applies their commands.

@@ -7,7 +7,7 @@ use crosslane_core::actuator::{Command, Event as ActuatorEvent};
 use crosslane_core::agent::{Input, Output};
 use crosslane_core::engine::Engine;
 use crosslane_core::mptcp::{self, Event, RESET_AFTER, Refusal};
-use crosslane_core::path::{PathId, Sample, SampleKind, Signal};
+use crosslane_core::path::{PathId, Sample, SampleKind};
 use crosslane_core::time::Instant;
 
 use super::agent_driver::AgentDriver;
@@ -79,27 +79,24 @@ impl PathControl {
         self.slots.is_slotted(path)
     }
 
+    /// Processes an observation; its path is one of the scenario. Without an agent only signals matter, to the slots.
+    pub(super) fn observe(&mut self, now: Instant, input: Input) {
+        let Input::Sample(Sample { path, kind }) = input else { return self.handle(now, input) };
+        let in_slots = match kind {
+            SampleKind::Signal(signal) => self.slots.on_signal(now, path, signal),
+            _ => None,
+        };
+        let Controller::Agent(driver) = &mut self.controller else { return };
+        match in_slots {
+            Some(sample) => sample.into_iter().for_each(|sample| driver.handle(now, sample.into())),
+            None => driver.observe(now, path, kind),
+        }
+    }
+
     /// Passes an input that names no path to the agent, if there is one.
     pub(super) fn handle(&mut self, now: Instant, input: Input) {
         if let Controller::Agent(driver) = &mut self.controller {
             driver.handle(now, input);
-        }
-    }
-
-    /// Processes a signal over a path of the scenario.
-    pub(super) fn on_signal(&mut self, now: Instant, path: PathId, signal: Signal) {
-        let sample = self.slots.on_signal(now, path, signal);
-        let Controller::Agent(driver) = &mut self.controller else { return };
-        match sample {
-            Some(sample) => sample.into_iter().for_each(|sample| driver.handle(now, sample.into())),
-            None => driver.observe(now, path, SampleKind::Signal(signal)),
-        }
-    }
-
-    /// Passes an observation of a path of the scenario to the agent, if there is one.
-    pub(super) fn observe(&mut self, now: Instant, path: PathId, kind: SampleKind) {
-        if let Controller::Agent(driver) = &mut self.controller {
-            driver.observe(now, path, kind);
         }
     }
 

@@ -16,10 +16,12 @@ use crate::world::coverage::Coverage;
 pub mod coverage;
 mod modem;
 mod radio_link;
+mod sample;
 mod vehicle_cams;
 
 use modem::ModemLink;
 use radio_link::RadioLink;
+pub use sample::WorldSample;
 pub use vehicle_cams::VehicleCam;
 use vehicle_cams::vehicle_state;
 

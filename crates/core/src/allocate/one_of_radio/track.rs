@@ -14,7 +14,7 @@ pub(super) const FRAME_HOLD: Duration = Duration::from_micros(16_500);
 const FIRST_WINDOW: u32 = 10;
 
 /// What is known of a path beyond its belief.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Track {
     /// Station of the last sample, its time, and the smoothed signal, in dBm.
     pub(super) signal: Option<(Option<u32>, Instant, f64)>,
@@ -36,6 +36,19 @@ pub(super) struct Track {
 }
 
 impl Track {
+    /// Of a path of which nothing is known.
+    pub(super) const NONE: Track = Track {
+        signal: None,
+        is_active: false,
+        carried: None,
+        proven: None,
+        delivered: None,
+        min_rtt: None,
+        stalled: None,
+        unacked: 0,
+        answers: None,
+    };
+
     pub(super) fn observe(&mut self, now: Instant, input: &PathInput, latest: &Latest, smoothing: Duration) {
         self.stalled = (input.belief == Belief::Stalled).then(|| self.stalled.unwrap_or(now));
         if input.was == PathState::Active {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, UInt32Type, UInt64Type};
+use arrow_array::{Array, RecordBatch};
 use serde_json::Value;
 
 use crate::arrow_file::{cut_short, read_table, texts, times_ns};
@@ -92,13 +92,14 @@ impl Recording {
     }
 
     fn add_signals(&mut self, batch: &RecordBatch) -> Option<()> {
-        let signals = batch.column_by_name("rssi_dbm")?.as_primitive_opt::<Float32Type>()?.values();
+        let signals = batch.column_by_name("rssi_dbm")?.as_primitive_opt::<Float32Type>()?;
         let (times, paths, kinds) = (times(batch)?, texts(batch, "path")?, texts(batch, "kind")?);
-        for (row, at_s) in times.into_iter().enumerate().filter(|(row, _)| kinds[*row] != "vehicle-cam") {
+        let is_signal = |row: usize| signals.is_valid(row) && kinds[row] != "vehicle-cam";
+        for (row, at_s) in times.into_iter().enumerate().filter(|(row, _)| is_signal(*row)) {
             let path = self.path(paths[row]);
             let of_path = self.signals.entry(path).or_default();
-            if of_path.last().is_none_or(|(last, _)| at_s >= last + INTERVAL_S) && signals[row].is_finite() {
-                of_path.push((at_s, signals[row]));
+            if of_path.last().is_none_or(|(last, _)| at_s >= last + INTERVAL_S) && signals.value(row).is_finite() {
+                of_path.push((at_s, signals.value(row)));
             }
         }
         Some(())

@@ -6,8 +6,9 @@ use crosslane_core::path::PathId;
 
 use super::Recovery;
 use crate::record::retransmissions::{Repeat, Repeats};
-use crate::record::rows::{PacketRow, SampleRow, SampleSource};
+use crate::record::rows::{PacketRow, SampleRow};
 use crate::transport::segment::MptcpOptions;
+use crate::world::WorldSample;
 
 /// A path is lost after this time without a sample at the leave threshold.
 const LOSS_NS: u64 = 1_000_000_000;
@@ -79,11 +80,11 @@ impl PacketSums {
 
     /// Adds a sample; call it before adding the packets that enter later.
     pub fn note_sample(&mut self, sample: &SampleRow) {
-        let at_vehicle = sample.kind != SampleSource::VehicleCam;
-        if let Some(detector) =
-            self.detector.as_mut().filter(|detector| at_vehicle && detector.rule.path == sample.path)
+        let Some(detector) = &mut self.detector else { return };
+        if let WorldSample::Cam(path, signal) | WorldSample::Radio(path, signal, _) = sample.sample
+            && detector.rule.path == path
         {
-            detector.note_sample(sample);
+            detector.note_signal(sample.t_ns, signal.rssi_dbm);
         }
     }
 
@@ -152,14 +153,14 @@ struct Recovered {
 }
 
 impl RecoveryDetector {
-    fn note_sample(&mut self, sample: &SampleRow) {
-        self.lost |= self.good_ns.is_some_and(|good_ns| sample.t_ns >= good_ns + LOSS_NS);
-        if self.lost && sample.rssi_dbm >= self.rule.leave_dbm + self.rule.hysteresis_db {
-            self.recoveries.push(Recovered { from_ns: sample.t_ns, data_ns: None });
+    fn note_signal(&mut self, t_ns: u64, rssi_dbm: f32) {
+        self.lost |= self.good_ns.is_some_and(|good_ns| t_ns >= good_ns + LOSS_NS);
+        if self.lost && rssi_dbm >= self.rule.leave_dbm + self.rule.hysteresis_db {
+            self.recoveries.push(Recovered { from_ns: t_ns, data_ns: None });
             self.lost = false;
         }
-        if sample.rssi_dbm >= self.rule.leave_dbm && !self.lost {
-            self.good_ns = Some(sample.t_ns);
+        if rssi_dbm >= self.rule.leave_dbm && !self.lost {
+            self.good_ns = Some(t_ns);
         }
     }
 

@@ -1,7 +1,8 @@
 use super::*;
-use crate::record::rows::{AlarmRow, DecisionRow, Reads, SampleRow, SampleSource};
+use crate::record::rows::{AlarmRow, DecisionRow, Reads, SampleRow};
 use crate::transport::segment::MptcpOptions;
-use crosslane_core::path::PathState;
+use crate::world::WorldSample;
+use crosslane_core::path::{PathState, Signal};
 use crosslane_core::time::Instant;
 
 const SYN: u8 = 2;
@@ -79,7 +80,8 @@ fn decision(t_ms: u64, path: PathId, state: PathState) -> DecisionRow {
 }
 
 fn sample(t_ms: u64, rssi_dbm: f32) -> SampleRow {
-    SampleRow { t_ns: t_ms * MS, path: WLAN, kind: SampleSource::Cam, rssi_dbm, station: Some(1000) }
+    let signal = Signal { rssi_dbm, station: Some(1000), ..Signal::default() };
+    SampleRow { t_ns: t_ms * MS, sample: WorldSample::Cam(WLAN, signal) }
 }
 
 #[test]
