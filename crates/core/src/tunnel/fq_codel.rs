@@ -4,6 +4,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use super::sparse_flow::SparseFlow;
 use crate::link::CoDel;
 use crate::link::codel::{State, Taken};
 use crate::time::{Duration, Instant};
@@ -62,6 +63,8 @@ struct Slot<P> {
     codel: State,
     deficit: i64,
     scheduled: bool,
+    /// What its packets of bulk protocols say.
+    sparse: SparseFlow,
 }
 
 /// A queued packet.
@@ -76,17 +79,18 @@ pub(super) struct Queued<P> {
 
 impl<P> Queue<P> {
     pub(super) fn new() -> Queue<P> {
-        let slot =
-            |_| Slot { waiting: VecDeque::new(), bytes: 0, codel: State::default(), deficit: 0, scheduled: false };
-        let slots = (0..=u8::MAX).map(slot).collect();
+        let slots = (0..=u8::MAX).map(|_| Slot::new()).collect();
         let (new_flows, old_flows) = (VecDeque::new(), VecDeque::new());
         Queue { slots, new_flows, old_flows, packets: 0, bytes: 0, dropped: 0, head: None }
     }
 
-    /// Queues a packet; beyond the limits, the flow with the most bytes loses its oldest packet.
-    pub(super) fn push(&mut self, waiting: Queued<P>) {
+    /// Queues a packet, not as bulk if its flow is sparse; beyond the limits, the flow with the most bytes loses its oldest packet.
+    pub(super) fn push(&mut self, mut waiting: Queued<P>) {
         let flow = waiting.flow;
         let slot = &mut self.slots[usize::from(flow)];
+        if waiting.bulk {
+            waiting.bulk = !slot.sparse.note(waiting.arrived, waiting.bytes, slot.bytes > 0);
+        }
         slot.bytes += u64::from(waiting.bytes);
         self.bytes += u64::from(waiting.bytes);
         slot.waiting.push_back(waiting);
@@ -144,9 +148,9 @@ impl<P> Queue<P> {
         self.head.as_ref()
     }
 
-    /// Takes the packet that [`head`](Self::head) showed.
-    pub(super) fn take_head(&mut self) -> Option<Queued<P>> {
-        self.head.take()
+    /// Takes the packet that [`head`](Self::head) showed, if it has a path.
+    pub(super) fn take_head_if(&mut self, has_path: bool) -> Option<Queued<P>> {
+        self.head.take_if(|_| has_path)
     }
 
     fn take(&mut self, now: Instant, delays: PathDelays) -> Option<Queued<P>> {
@@ -179,6 +183,11 @@ impl<P> Queue<P> {
 }
 
 impl<P> Slot<P> {
+    fn new() -> Slot<P> {
+        let (codel, sparse) = (State::default(), SparseFlow::default());
+        Slot { waiting: VecDeque::new(), bytes: 0, codel, deficit: 0, scheduled: false, sparse }
+    }
+
     fn pop(&mut self) -> Option<Queued<P>> {
         let popped = self.waiting.pop_front()?;
         self.bytes -= u64::from(popped.bytes);
@@ -282,7 +291,7 @@ mod tests {
         push(&mut queue, 1, 2, 100, 8);
         queue.expire(Instant::from_millis(1) + MAX_WAIT);
         assert_eq!((head(&mut queue, 1), queue.dropped), (Some(8), 0));
-        assert_eq!(queue.take_head().map(|head| head.packet), Some(8));
+        assert_eq!(queue.take_head_if(true).map(|head| head.packet), Some(8));
         assert_eq!(head(&mut queue, 1), None);
     }
 

@@ -38,6 +38,7 @@ mod rescue;
 mod retransmit_queue;
 mod scheduler;
 mod send_path;
+mod sparse_flow;
 mod status;
 
 pub use api::{Copies, Encryption, Input, Mode, Output, Setup};
@@ -187,8 +188,7 @@ impl<P: Clone> Tunnel<P> {
             is_idle: now.since(self.last_busy) > IDLE_AFTER,
             delay_difference: self.paths.delay_difference(SendPath::is_open),
         };
-        let wants_trains = wants_trains(self.mode, &self.paths);
-        let mut is_overdue = false;
+        let (wants_trains, mut is_overdue) = (wants_trains(self.mode, &self.paths), false);
         let answering = self.paths.senders().filter(|sender| sender.answers()).count();
         for (id, path) in self.paths.iter_mut() {
             let has_other_path = answering > usize::from(path.sender.answers());
@@ -242,8 +242,7 @@ impl<P: Clone> Tunnel<P> {
             return self.scheduler.note_idle(now, &mut self.paths);
         };
         let chosen = self.choose(now, flow, bytes, arrived, bulk, None);
-        let queued = if chosen.is_empty() { None } else { self.queue.take_head() };
-        let Some(queued) = queued else { return };
+        let Some(queued) = self.queue.take_head_if(!chosen.is_empty()) else { return };
         let next = &mut self.next_sequences[usize::from(flow)];
         let copy = Retransmittable::new(now, queued, *next);
         *next = (*next + 1) % SEQUENCES;
@@ -265,8 +264,9 @@ impl<P: Clone> Tunnel<P> {
         avoid: Option<PathId>,
     ) -> PathSet {
         let wire_bytes = self.outbox.wire_bytes(bytes);
+        let delay_counts = !bulk && bytes > LATE_REPORT_BYTES;
         let backlog_bytes = self.queue.backlog_bytes(flow) + u64::from(bytes);
-        let head = Head { flow, bulk, avoid, arrived, wire_bytes, backlog_bytes };
+        let head = Head { flow, bulk, delay_counts, avoid, arrived, wire_bytes, backlog_bytes };
         self.scheduler.choose(now, self.mode, &mut self.paths, head)
     }
 

@@ -10,7 +10,6 @@
 
 use super::Mode;
 use super::paths::{NEGLIGIBLE_DELAY_US, Paths};
-use super::send_path::SendPath;
 use crate::path::PathId;
 
 /// Minimum ratio of a path's rate to that of the lowest-delay path to become primary. To stay primary it
@@ -46,7 +45,7 @@ pub(super) fn primary_path<P>(mode: Mode, paths: &Paths<P>, current: Option<Path
     lowest.rate.map_or(is_primary, |lowest_rate| rate > lowest_rate * ratio).then_some(fastest)
 }
 
-/// Whether the rates of the paths are to be estimated by packet trains.
+/// Whether the rates of the paths are to be estimated by packet trains: there are several.
 pub(super) fn wants_trains<P>(mode: Mode, paths: &Paths<P>) -> bool {
-    mode == Mode::Aggregate && paths.delay_difference(SendPath::is_used).as_micros() as i64 > NEGLIGIBLE_DELAY_US
+    mode == Mode::Aggregate && paths.senders().filter(|sender| sender.is_used()).count() > 1
 }

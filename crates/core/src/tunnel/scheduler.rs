@@ -14,6 +14,8 @@ use crate::time::{Duration, Instant};
 const OVERFLOW_AFTER: Duration = Duration::from_millis(5);
 /// Share of lost packets above which the scheduler allows for losses on a path.
 pub(super) const LOSSY_PATH: f64 = 0.005;
+/// Share of the fastest path's rate below which a path can harm bulk flows.
+pub(super) const SMALL_PATH: f64 = 0.25;
 /// Time beyond one RTT until a loss is reported.
 const LOSS_DETECTION: Duration = Duration::from_millis(25);
 
@@ -24,6 +26,8 @@ pub(super) struct Head {
     pub flow: u8,
     /// Whether its flow is bulk.
     pub bulk: bool,
+    /// Whether its delay counts: it is neither bulk nor an acknowledgement.
+    pub delay_counts: bool,
     /// A path that delays it.
     pub avoid: Option<PathId>,
     pub arrived: Instant,
@@ -74,7 +78,14 @@ struct Candidate {
     is_up: bool,
     is_sure: bool,
     is_tried: bool,
+    /// With the time to repair a loss, if the delay counts.
     expected_arrival_us: i64,
+    /// Estimated rate, in bytes/s.
+    rate: Option<f64>,
+    in_slow_start: bool,
+    is_lossy: bool,
+    /// Whether it carries no bulk, as it would harm the fastest path.
+    rests: bool,
     has_cwnd_room: bool,
     has_room_for_copies: bool,
     paced_to: Instant,
@@ -181,8 +192,12 @@ impl Scheduler {
         match mode {
             Mode::Aggregate | Mode::Redundant => {
                 let primary = self.primary.filter(|_| head.bulk);
+                if mode == Mode::Aggregate && head.bulk {
+                    rest_small_paths(candidates);
+                }
                 candidates.sort_unstable_by_key(|candidate| {
-                    (primary.is_some_and(|primary| primary != candidate.path), candidate.expected_arrival_us)
+                    let is_other = primary.is_some_and(|primary| primary != candidate.path);
+                    (candidate.rests, is_other, candidate.expected_arrival_us)
                 });
             }
             Mode::Standby | Mode::CheapestFirst => {
@@ -202,7 +217,7 @@ impl Scheduler {
             _ if candidate.path == first.path => true,
             Mode::Aggregate => {
                 let later_us = candidate.expected_arrival_us - first.expected_arrival_us;
-                later_us <= max_later_us(paths, first.path, candidate.path, head.backlog_bytes)
+                !candidate.rests && later_us <= max_later_us(paths, first.path, candidate.path, head)
             }
             Mode::CheapestFirst => now.since(head.arrived) >= OVERFLOW_AFTER,
             Mode::Adaptive => candidate.is_backup <= first.is_backup && now.since(head.arrived) >= OVERFLOW_AFTER,
@@ -261,22 +276,47 @@ fn find_candidates<P>(now: Instant, mode: Mode, paths: &Paths<P>, head: Head, ca
         is_up: sender.liveness() == Liveness::Up,
         is_sure: sender.lateness.is_sure(now),
         is_tried: sender.lateness.is_tried(now),
-        expected_arrival_us: sender.expected_arrival_us(head.wire_bytes, reference),
+        expected_arrival_us: sender.expected_arrival_us(head.wire_bytes, reference)
+            + if head.delay_counts { repair_us(sender) } else { 0 },
+        rate: sender.estimated_bytes_s(),
+        in_slow_start: sender.in_slow_start(),
+        is_lossy: sender.counts.recent_loss > LOSSY_PATH,
+        rests: false,
         has_cwnd_room: sender.has_cwnd_room(),
         has_room_for_copies: sender.has_room_for_copies(),
         paced_to: sender.paced_to(),
     }));
 }
 
+/// Marks the paths that would harm a bulk flow: those much slower than the fastest path, while that one's rate is being
+/// found, or if they lose packets. What a small path holds up then ends the flow's slow start, or BBR's Startup.
+fn rest_small_paths(candidates: &mut [Candidate]) {
+    let rated = candidates.iter().filter(|candidate| candidate.is_up);
+    let rated =
+        rated.filter_map(|candidate| Some((candidate.rate?, candidate.in_slow_start && candidate.has_cwnd_room)));
+    let Some((fastest, is_being_found)) = rated.max_by(|left, right| left.0.total_cmp(&right.0)) else { return };
+    for candidate in candidates {
+        let is_small = candidate.rate.is_some_and(|rate| rate < fastest * SMALL_PATH);
+        candidate.rests = is_small && (is_being_found || candidate.is_lossy);
+    }
+}
+
+/// The mean time by which losses delay a packet of the slowest hundredth, in µs.
+fn repair_us<P>(sender: &SendPath<P>) -> i64 {
+    let repair = sender.rtt.min.unwrap_or_default() + LOSS_DETECTION;
+    (repair.as_micros() as f64 * (sender.counts.recent_loss * 100.0).min(1.0)) as i64
+}
+
 /// How much later a packet may arrive on `path` than on the first path, in µs. Its successors wait for it in
 /// the reorder buffer, and the sender gets no acknowledgement meanwhile. So the backlog must keep the first
-/// path busy for the difference plus one RTT, or plus two if `path` is lossy, for a retransmission.
-fn max_later_us<P>(paths: &Paths<P>, first: PathId, path: PathId, backlog_bytes: u64) -> i64 {
+/// path busy for the difference plus one RTT, or plus two if `path` is lossy and the difference has no repair in it.
+fn max_later_us<P>(paths: &Paths<P>, first: PathId, path: PathId, head: Head) -> i64 {
     let first = paths.get(first).map(|path| &path.sender);
     let rtt = first.and_then(|first| first.rtt.min).unwrap_or_default();
     let is_lossy = paths.get(path).is_some_and(|path| path.sender.counts.recent_loss > LOSSY_PATH);
+    let is_lossy = is_lossy && !head.delay_counts;
     let spare = if is_lossy { rtt * 2 + LOSS_DETECTION } else { rtt };
     let rate = first.and_then(|first| first.rate.bytes_s());
-    let wait_us = rate.map_or(0, |rate| (backlog_bytes as f64 / rate * 1e6) as i64);
+    let wait_us = rate.map_or(0, |rate| (head.backlog_bytes as f64 / rate * 1e6) as i64);
     (wait_us - spare.as_micros() as i64).max(NEGLIGIBLE_DELAY_US)
 }

@@ -230,6 +230,10 @@ impl<P> SendPath<P> {
         known.or(self.train.bytes_s(self.rtt.jitter.mean()))
     }
 
+    pub(super) fn in_slow_start(&self) -> bool {
+        self.cwnd.in_slow_start()
+    }
+
     pub(super) fn wants_train(&self) -> bool {
         self.liveness() == Liveness::Up && self.train == PacketTrain::Unsent && self.cwnd.in_slow_start()
     }
@@ -249,8 +253,8 @@ impl<P> SendPath<P> {
         let mut lost = VecDeque::new();
         let Some(covered) = self.in_flight.covered_by(report.highest) else { return lost };
         let is_window_used = self.cwnd.note_use(self.bytes_in_flight(), &self.rate, &self.rtt);
-        let mut newest = None;
-        let mut is_lossy = false;
+        let has_train = self.train.is_in_flight();
+        let (mut newest, mut is_lossy) = (None, false);
         for number in covered {
             let Some(packet) = self.in_flight.pop_oldest() else { break };
             let inside = |&(first, length): &(u32, u16)| (number as u32).wrapping_sub(first) < u32::from(length);
@@ -260,7 +264,9 @@ impl<P> SendPath<P> {
             }
             self.cwnd.on_packet(is_lost);
             self.liveness.on_packet(is_lost);
-            self.counts.on_packet(packet.bytes, is_lost);
+            // A train may overtake itself before the peer knows that the path reorders.
+            let plausible_loss = if has_train { 0.0 } else { self.cwnd.plausible_loss(packet.sent) };
+            self.counts.on_packet(packet.bytes, is_lost, plausible_loss);
             if is_lost {
                 is_lossy = true;
                 lost.extend(packet.copy);
@@ -271,7 +277,6 @@ impl<P> SendPath<P> {
                 }
             }
         }
-        let has_train = self.train.is_in_flight();
         self.train.note(report.highest, Mark::of(report), !report.missing.is_empty() || self.rtt.reorders());
         if let Some(sent) = newest {
             self.measure(now, sent, report, is_lossy);

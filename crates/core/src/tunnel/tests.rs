@@ -21,6 +21,7 @@ mod restarts;
 mod retransmissions;
 mod riding;
 mod slow_start;
+mod small_paths;
 mod stories;
 
 /// A packet: its flow, its number in the flow, and when it was offered.

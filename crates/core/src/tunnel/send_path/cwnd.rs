@@ -25,6 +25,9 @@ const MAX_GAIN_TIME: Duration = Duration::from_millis(20);
 const MAX_GAIN: f64 = 2.0;
 /// Share of lost packets in a round that stops the window's growth, in addition to twice the baseline loss.
 const LOSSY_ROUND: f64 = 0.01;
+/// Highest share of lost packets in slow start that says something about the path: the window doubles beyond the rate,
+/// and up to half of it is dropped.
+const MAX_SLOW_START_LOSS: f64 = 0.25;
 /// Number of packets in a round below which their loss does not end slow start: the first packets of a burst may be
 /// reported as lost before the peer knows that the path reorders.
 const MIN_ROUND_PACKETS: u32 = 16;
@@ -62,6 +65,7 @@ pub(super) struct Cwnd {
     gain: f64,
     /// `None` once slow start has ended.
     slow_start: Option<SlowStart>,
+    slow_start_ended: Instant,
     /// Target queueing delay.
     queue: Duration,
     round: Round,
@@ -74,6 +78,7 @@ impl Cwnd {
         Cwnd {
             gain: 1.0,
             slow_start: Some(SlowStart::default()),
+            slow_start_ended: now,
             queue: QUEUE,
             round: Round { since: now, ..Round::default() },
             min_rtt_probe: MinRttProbe { until: None, last: now },
@@ -116,6 +121,12 @@ impl Cwnd {
 
     pub(super) fn in_slow_start(&self) -> bool {
         self.slow_start.is_some()
+    }
+
+    /// The highest share of lost packets, of those sent at `sent` and lately before, that says something about the path:
+    /// slow start fills the queue until it drops packets.
+    pub(super) fn plausible_loss(&self, sent: Instant) -> f64 {
+        if self.in_slow_start() || sent < self.slow_start_ended { MAX_SLOW_START_LOSS } else { 1.0 }
     }
 
     /// Whether the window is reduced to measure the min RTT.
@@ -196,6 +207,7 @@ impl Cwnd {
         let sure_share = if round.packets < MIN_ROUND_PACKETS { 0.0 } else { share };
         if slow_start.is_some_and(|slow_start| slow_start.is_over(rate.last, sure_share, queue > target)) {
             self.slow_start = None;
+            self.slow_start_ended = now;
             rate.adopt();
         }
         self.adapt(&round, queue, target, is_lossy, min_rtt);

@@ -23,8 +23,8 @@ pub(in super::super) struct PacketCounts {
 }
 
 impl PacketCounts {
-    /// Counts a packet that was delivered or lost.
-    pub(super) fn on_packet(&mut self, bytes: u32, is_lost: bool) {
+    /// Counts a packet that was delivered or lost; the recent loss is at most `plausible_loss` after it.
+    pub(super) fn on_packet(&mut self, bytes: u32, is_lost: bool, plausible_loss: f64) {
         match is_lost {
             true => self.lost += 1,
             false => {
@@ -33,6 +33,7 @@ impl PacketCounts {
             }
         }
         self.recent_loss += (f64::from(u8::from(is_lost)) - self.recent_loss) / RECENT_PACKETS;
+        self.recent_loss = self.recent_loss.min(plausible_loss);
     }
 }
 
@@ -43,10 +44,10 @@ mod tests {
     #[test]
     fn recent_loss_approaches_the_share_of_lost_packets() {
         let mut counts = PacketCounts::default();
-        (0..1000).for_each(|number| counts.on_packet(100, number % 4 == 0));
+        (0..1000).for_each(|number| counts.on_packet(100, number % 4 == 0, 1.0));
         assert_eq!((counts.delivered, counts.acknowledged_bytes, counts.lost), (750, 75_000, 250));
         assert!((counts.recent_loss - 0.25).abs() < 0.02, "{}", counts.recent_loss);
-        (0..1000).for_each(|_| counts.on_packet(100, false));
+        (0..1000).for_each(|_| counts.on_packet(100, false, 1.0));
         assert!(counts.recent_loss < 0.001, "{}", counts.recent_loss);
     }
 }

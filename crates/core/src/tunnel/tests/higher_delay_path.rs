@@ -26,10 +26,10 @@ fn a_higher_delay_path_carries_only_a_backlog_of_one_more_rtt() {
     }
 }
 
-/// One more RTT and 25 ms, for a retransmission.
+/// The RTT of the higher-delay path and 25 ms more, for a retransmission: 255 ms in all.
 #[test]
 fn a_lossy_higher_delay_path_carries_only_a_still_longer_backlog() {
-    for (duration_ms, used) in [(105, false), (145, false), (175, true)] {
+    for (duration_ms, used) in [(105, false), (205, false), (275, true)] {
         assert_eq!(uses_high_delay_path(&mut with_known_rates(0.05), 2, duration_ms), used, "{duration_ms} ms");
     }
 }

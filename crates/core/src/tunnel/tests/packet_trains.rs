@@ -20,7 +20,7 @@ fn trains(testbed: &Testbed) -> [u32; 2] {
 }
 
 #[test]
-fn one_train_is_sent_on_each_path_if_delays_differ() {
+fn one_train_is_sent_on_each_of_several_paths() {
     let mut testbed = Testbed::new(Mode::Aggregate, &LOW_AND_HIGH_DELAY);
     testbed.run_until(Instant::from_millis(3000));
     testbed.stream(1, 80.0, 6000);
@@ -28,12 +28,11 @@ fn one_train_is_sent_on_each_path_if_delays_differ() {
 }
 
 #[test]
-fn no_train_is_sent_for_equal_delays_or_in_another_mode() {
-    let alike = [(5.0, 5.0, 0.0), (100.0, 15.0, 0.0)];
+fn no_train_is_sent_on_a_single_path_or_in_another_mode() {
     let modes = [Mode::Standby, Mode::CheapestFirst, Mode::PerFlow, Mode::Redundant];
-    let others = modes.map(|mode| (mode, LOW_AND_HIGH_DELAY));
-    for (mode, links) in [(Mode::Aggregate, alike)].into_iter().chain(others) {
-        let mut testbed = Testbed::new(mode, &links);
+    let others = modes.map(|mode| (mode, &LOW_AND_HIGH_DELAY[..]));
+    for (mode, links) in [(Mode::Aggregate, &LOW_AND_HIGH_DELAY[..1])].into_iter().chain(others) {
+        let mut testbed = Testbed::new(mode, links);
         testbed.stream(1, 2.0, 3000);
         assert_eq!(trains(&testbed), [0, 0], "{mode:?}");
     }

@@ -69,3 +69,16 @@ fn bulk_flows_use_the_low_delay_path_when_the_primary_path_stalls() {
     testbed.run_until(testbed.now + Duration::from_millis(300));
     assert_eq!((testbed.path_of(2, true), testbed.endpoints[0].scheduler.primary), (LOW_DELAY, None));
 }
+
+/// The repair of a loss takes 35 ms on the low-delay path, which is 25 ms quicker.
+#[test]
+fn a_sparse_flow_leaves_the_primary_path_for_that_on_which_it_arrives_soonest_with_its_repairs() {
+    for (loss, expected) in [(0.0, PathId(0)), (0.05, PathId(1))] {
+        let mut testbed = Testbed::new(Mode::Aggregate, &[(5.0, 5.0, loss), (100.0, 30.0, 0.0)]);
+        testbed.run_until(Instant::from_millis(1000));
+        testbed.bulk = true;
+        testbed.stream(1, 1.0, 4000);
+        let paths = testbed.paths_of(1);
+        assert_eq!((paths[0], paths[250]), (PathId(1), expected), "{paths:?}");
+    }
+}
