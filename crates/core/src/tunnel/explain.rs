@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 
 use super::paths::{NEGLIGIBLE_DELAY_US, Paths};
-use super::scheduler::{LOSSY_PATH, SMALL_PATH, Scheduler, class};
+use super::scheduler::{LOSSY_PATH, Scheduler, class};
 use super::send_path::{Liveness, SendPath};
 use super::{Mode, Tunnel};
 use crate::path::{PathId, PathState};
@@ -62,16 +62,10 @@ fn by_arrival<P>(path: PathId, sender: &SendPath<P>, paths: &Paths<P>, scheduler
     if scheduler.primary == Some(path) {
         return format!("bulk flows first: it is the fastest path, {later_ms} ms later than the lowest-delay path");
     }
-    let loss = sender.counts.recent_loss;
-    let rates = paths.senders().filter(|sender| sender.is_used()).filter_map(SendPath::estimated_bytes_s);
-    let fastest = rates.reduce(f64::max).unwrap_or(0.0);
-    if loss > LOSSY_PATH && sender.estimated_bytes_s().is_some_and(|rate| rate < fastest * SMALL_PATH) {
-        let share = SMALL_PATH * 100.0;
-        return format!("no bulk: it loses {:.1} %, at less than {share} % of the fastest path's rate", loss * 100.0);
-    }
     if later_us == 0 {
         return "packets that arrive first over it: it has the lowest delay".into();
     }
+    let loss = sender.counts.recent_loss;
     let lossy = if loss > LOSSY_PATH { format!(", and it loses {:.1} %", loss * 100.0) } else { String::new() };
     if later_us <= NEGLIGIBLE_DELAY_US {
         return format!("packets that arrive first over it: {later_ms} ms later than the lowest-delay path{lossy}");

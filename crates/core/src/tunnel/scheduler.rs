@@ -15,7 +15,7 @@ const OVERFLOW_AFTER: Duration = Duration::from_millis(5);
 /// Share of lost packets above which the scheduler allows for losses on a path.
 pub(super) const LOSSY_PATH: f64 = 0.005;
 /// Share of the fastest path's rate below which a path can harm bulk flows.
-pub(super) const SMALL_PATH: f64 = 0.25;
+const SMALL_PATH: f64 = 0.25;
 /// Time beyond one RTT until a loss is reported.
 const LOSS_DETECTION: Duration = Duration::from_millis(25);
 
@@ -83,7 +83,6 @@ struct Candidate {
     /// Estimated rate, in bytes/s.
     rate: Option<f64>,
     in_slow_start: bool,
-    is_lossy: bool,
     /// Whether it carries no bulk, as it would harm the fastest path.
     rests: bool,
     has_cwnd_room: bool,
@@ -280,7 +279,6 @@ fn find_candidates<P>(now: Instant, mode: Mode, paths: &Paths<P>, head: Head, ca
             + if head.delay_counts { repair_us(sender) } else { 0 },
         rate: sender.estimated_bytes_s(),
         in_slow_start: sender.in_slow_start(),
-        is_lossy: sender.counts.recent_loss > LOSSY_PATH,
         rests: false,
         has_cwnd_room: sender.has_cwnd_room(),
         has_room_for_copies: sender.has_room_for_copies(),
@@ -289,15 +287,14 @@ fn find_candidates<P>(now: Instant, mode: Mode, paths: &Paths<P>, head: Head, ca
 }
 
 /// Marks the paths that would harm a bulk flow: those much slower than the fastest path, while that one's rate is being
-/// found, or if they lose packets. What a small path holds up then ends the flow's slow start, or BBR's Startup.
+/// found. What a small path holds up then ends the flow's slow start, or BBR's Startup.
 fn rest_small_paths(candidates: &mut [Candidate]) {
     let rated = candidates.iter().filter(|candidate| candidate.is_up);
     let rated =
         rated.filter_map(|candidate| Some((candidate.rate?, candidate.in_slow_start && candidate.has_cwnd_room)));
     let Some((fastest, is_being_found)) = rated.max_by(|left, right| left.0.total_cmp(&right.0)) else { return };
-    for candidate in candidates {
-        let is_small = candidate.rate.is_some_and(|rate| rate < fastest * SMALL_PATH);
-        candidate.rests = is_small && (is_being_found || candidate.is_lossy);
+    for candidate in candidates.iter_mut().filter(|_| is_being_found) {
+        candidate.rests = candidate.rate.is_some_and(|rate| rate < fastest * SMALL_PATH);
     }
 }
 
