@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_pause_a_flow_begins_anew() {
+    fn after_a_pause_nothing_is_known_of_a_flow() {
         assert!(is_sparse((0..20).map(|n| n * 2000)));
         assert!(!is_sparse((0..20).map(|n| n * 2001)));
     }
