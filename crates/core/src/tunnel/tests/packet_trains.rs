@@ -1,6 +1,7 @@
 //! Packet trains, which estimate a path's rate.
 
 use super::*;
+use crate::link::jitter::JitterParams;
 use crate::tunnel::send_path::TRAIN_PACKETS;
 use crate::tunnel::wire::control_message::{Body, Message};
 
@@ -54,4 +55,14 @@ fn the_queue_of_a_train_does_not_end_slow_start() {
     let mut testbed = Testbed::new(Mode::Aggregate, &LOW_AND_HIGH_DELAY);
     testbed.run_until(Instant::from_millis(1000));
     assert_eq!([0, 1].map(|path| testbed.sender(path).rate.bytes_s()), [None, None]);
+}
+
+/// Its packets overtake each other before the peer knows that the path reorders.
+#[test]
+fn what_a_train_loses_says_nothing_about_the_path() {
+    let mut testbed = Testbed::new(Mode::Aggregate, &[(36.8, 3.0, 0.0), (2.0, 79.0, 0.0)]);
+    testbed.links[0].set_jitter(3, "jitter", JitterParams { share: 1.0, most: Duration::from_millis(16) });
+    testbed.run_until(Instant::from_millis(1000));
+    let counts = &testbed.sender(0).counts;
+    assert!(counts.lost > 0 && counts.recent_loss < 0.02, "{} lost, {}", counts.lost, counts.recent_loss);
 }
