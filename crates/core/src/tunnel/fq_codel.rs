@@ -84,7 +84,8 @@ impl<P> Queue<P> {
         Queue { slots, new_flows, old_flows, packets: 0, bytes: 0, dropped: 0, head: None }
     }
 
-    /// Queues a packet, not as bulk if its flow is sparse; beyond the limits, the flow with the most bytes loses its oldest packet.
+    /// Queues a packet, not as bulk if its flow is sparse; beyond the limits, the flow with the most bytes loses its
+    /// oldest packet.
     pub(super) fn push(&mut self, mut waiting: Queued<P>) {
         let flow = waiting.flow;
         let slot = &mut self.slots[usize::from(flow)];
