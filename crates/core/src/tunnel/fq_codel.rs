@@ -9,6 +9,10 @@ use crate::link::CoDel;
 use crate::link::codel::{State, Taken};
 use crate::time::{Duration, Instant};
 
+mod recent_rate;
+
+use recent_rate::RecentRate;
+
 /// Maximum number of queued packets over all flows: 100 ms at 1 Gbit/s.
 const MAX_PACKETS: usize = 8192;
 /// Maximum number of queued bytes.
@@ -21,6 +25,10 @@ const QUANTUM: i64 = 1514;
 /// target a CUBIC flow over 40 ms fills the paths.
 const TARGET: Duration = Duration::from_millis(20);
 const INTERVAL: Duration = Duration::from_millis(120);
+/// CoDel drops nothing while fewer bytes wait than the best recent rate carries within this multiple of its target. The rate
+/// of a radio falls by a factor of ten within a second and rises again: a flow that lost packets in each fall
+/// would be too slow for each rise.
+const ALLOWED_TARGETS: f64 = 1.5;
 
 /// Delays of the paths.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,6 +62,8 @@ pub(super) struct Queue<P> {
     pub dropped: u64,
     /// The packet taken from its flow that waits for room on a path; it counts in no sum.
     head: Option<Queued<P>>,
+    /// The rate at which packets were taken.
+    rate: RecentRate,
 }
 
 #[derive(Debug)]
@@ -81,7 +91,7 @@ impl<P> Queue<P> {
     pub(super) fn new() -> Queue<P> {
         let slots = (0..=u8::MAX).map(|_| Slot::new()).collect();
         let (new_flows, old_flows) = (VecDeque::new(), VecDeque::new());
-        Queue { slots, new_flows, old_flows, packets: 0, bytes: 0, dropped: 0, head: None }
+        Queue { slots, new_flows, old_flows, packets: 0, bytes: 0, dropped: 0, head: None, rate: RecentRate::default() }
     }
 
     /// Queues a packet, not as bulk if its flow is sparse; beyond the limits, the flow with the most bytes loses its
@@ -155,7 +165,10 @@ impl<P> Queue<P> {
     }
 
     fn take(&mut self, now: Instant, delays: PathDelays) -> Option<Queued<P>> {
-        let codel = delays.codel();
+        let mut codel = delays.codel();
+        if (self.bytes as f64) < self.rate.max() * codel.target.as_secs_f64() * ALLOWED_TARGETS {
+            codel.target = MAX_WAIT;
+        }
         loop {
             let from_new = !self.new_flows.is_empty();
             let flow = *self.new_flows.front().or(self.old_flows.front())?;
@@ -167,8 +180,9 @@ impl<P> Queue<P> {
                 self.packets -= removed;
                 self.bytes -= bytes - slot.bytes;
                 self.dropped += (removed - usize::from(taken.is_some())) as u64;
-                if taken.is_some() {
-                    return taken;
+                if let Some(taken) = taken {
+                    self.rate.note(now, taken.bytes);
+                    return Some(taken);
                 }
             }
             let list = if from_new { &mut self.new_flows } else { &mut self.old_flows };
@@ -261,6 +275,24 @@ mod tests {
         assert!(queue.packets <= MAX_PACKETS);
         while queue.take(Instant::from_millis(3001), ALLOWED).is_some() {}
         assert!(queue.is_empty() && queue.backlog_bytes(7) == 0);
+    }
+
+    #[test]
+    fn after_a_fall_of_the_rate_a_queue_loses_nothing_up_to_what_the_former_rate_would_carry() {
+        // 1.4 MB/s for 2 s, then 0.14 MB/s; within 20 ms, one and a half times, the former would carry 42 kB.
+        for (packets, drops) in [(28, false), (33, true)] {
+            let mut queue = Queue::new();
+            for t in 0..2000 {
+                push(&mut queue, t, 1, 1400, 0);
+                queue.take(Instant::from_millis(t), ALLOWED);
+            }
+            (0..packets).for_each(|_| push(&mut queue, 2000, 1, 1400, 0));
+            for t in (2000..4000).step_by(10) {
+                push(&mut queue, t, 1, 1400, 0);
+                queue.take(Instant::from_millis(t), ALLOWED);
+            }
+            assert_eq!(queue.dropped > 0, drops, "{packets} packets, {} dropped", queue.dropped);
+        }
     }
 
     #[test]

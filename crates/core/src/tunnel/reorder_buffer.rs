@@ -15,9 +15,8 @@ use super::wire::control_message::MAX_PATHS;
 use super::wire::gre_key::{GreKey, SEQUENCE_BITS, unwrap};
 use crate::time::{Duration, Instant};
 
-/// Maximum wait: TCP detects a loss at the earliest 200 ms after an RTT (the minimum retransmission timeout
-/// on Linux).
-const MAX_WAIT: Duration = Duration::from_millis(200);
+/// Maximum wait: a path whose rate falls delivers what is in flight that much later.
+const MAX_WAIT: Duration = Duration::from_millis(600);
 /// Minimum wait, since the next packet may be later than the last; longer with retransmission, which
 /// includes the time to detect the loss.
 const MIN_WAIT: Duration = Duration::from_millis(25);

@@ -218,16 +218,14 @@ impl<P> SendPath<P> {
         delay_us + ((ahead_s + f64::from(bytes) / rate) * 1e6) as i64
     }
 
-    /// The delivery rate, or the packet train's estimate until it is known, in bytes/s.
+    /// The delivery rate, in bytes/s; in slow start, if there was a packet train, at least its estimate and what was
+    /// delivered last.
     pub(super) fn estimated_bytes_s(&self) -> Option<f64> {
-        let known = self.rate.bytes_s();
+        let (known, guess) = (self.rate.bytes_s(), self.train.bytes_s(self.rtt.jitter.mean()));
         if self.cwnd.in_slow_start() {
-            return self
-                .train
-                .bytes_s(self.rtt.jitter.mean())
-                .map(|guess| known.map_or(guess, |known| known.max(guess)));
+            return guess.map(|guess| [known, self.rate.last].into_iter().flatten().fold(guess, f64::max));
         }
-        known.or(self.train.bytes_s(self.rtt.jitter.mean()))
+        known.or(guess)
     }
 
     pub(super) fn in_slow_start(&self) -> bool {
@@ -279,7 +277,7 @@ impl<P> SendPath<P> {
         }
         self.train.note(report.highest, Mark::of(report), !report.missing.is_empty() || self.rtt.reorders());
         if let Some(sent) = newest {
-            self.measure(now, sent, report, is_lossy);
+            self.measure(now, sent, report, is_lossy, is_window_used);
             self.cwnd.end_round(now, &mut self.rtt, &mut self.rate, has_train);
         }
         lost
@@ -296,7 +294,7 @@ impl<P> SendPath<P> {
         !(packet.is_mtu_probe && is_lost)
     }
 
-    fn measure(&mut self, now: Instant, sent: Instant, report: &PathReport, is_lossy: bool) {
+    fn measure(&mut self, now: Instant, sent: Instant, report: &PathReport, is_lossy: bool, is_window_used: bool) {
         let rtt = feedback::rtt(now, sent, report);
         self.rtt.note(now, rtt);
         self.lateness.note(now, rtt, is_lossy);
@@ -304,10 +302,13 @@ impl<P> SendPath<P> {
         self.cwnd.on_rtt(rtt);
         let min_rtt = self.rtt.min.unwrap_or(rtt);
         // Queueing delay is assumed to be in the sending direction.
-        let unqueued = OneWayDelay::of(report, sent, rtt.saturating_sub(min_rtt));
-        self.one_way_delay = Some(self.one_way_delay.map_or(unqueued, |old| old.toward(unqueued)));
+        let delay = OneWayDelay::of(report, sent, rtt.saturating_sub(min_rtt));
+        self.one_way_delay = Some(self.one_way_delay.map_or(delay, |old| old.toward(delay)));
         let window = self.rtt.smoothed().max(MIN_ROUND);
-        self.rate.note(now, sent, Mark::of(report), window, self.cwnd.in_min_rtt_probe());
+        // While little is in flight, a long RTT may be due to the queue of the other direction; if the path reorders, to jitter.
+        let unqueued = self.rtt.unqueued().filter(|_| is_window_used && !self.rtt.reorders());
+        let queued = unqueued.map_or(Duration::ZERO, |unqueued| rtt.saturating_sub(unqueued));
+        self.rate.note(now, sent, Mark::of(report), window, self.cwnd.in_min_rtt_probe(), queued);
         let transition = self.liveness.on_delivery(rtt, min_rtt, self.counts.recent_loss);
         self.follow(transition);
     }

@@ -7,6 +7,7 @@ use crate::link::{Bottleneck, Direction, DirectionParams, Exit, Hop, Link, Loss,
 use crate::path::PathState;
 
 mod burst_end;
+mod changing_rates;
 mod clocks;
 mod explain;
 mod higher_delay_path;

@@ -53,6 +53,25 @@ fn a_retransmission_is_waited_for() {
 }
 
 #[test]
+fn the_wait_follows_a_path_that_becomes_slow_up_to_the_maximum() {
+    let active_paths = ActivePaths { retransmits: true, ..BOTH };
+    let mut flows = ReorderBuffer::new();
+    flows.take(at(0), key(0, 0), 0, false, active_paths);
+    for (number, begin_ms, late_ms, wait_ms) in
+        [(1, 1000, 140, 215), (6, 2000, 210, 320), (11, 3000, 310, 470), (16, 4000, 460, 600)]
+    {
+        flows.take(at(begin_ms), key(0, number + 1), number + 1, false, active_paths);
+        flows.take(at(begin_ms + late_ms), key(1, number), number, false, active_paths);
+        assert_eq!(drained(&mut flows).last(), Some(&(number + 1)), "in order");
+        flows.take(at(begin_ms + 500), key(0, number + 2), number + 2, false, active_paths);
+        flows.take(at(begin_ms + 500), key(0, number + 4), number + 4, false, active_paths);
+        assert_eq!(flows.next_wakeup(), Some(at(begin_ms + 500 + wait_ms)));
+        flows.take(at(begin_ms + 501), key(0, number + 3), number + 3, false, active_paths);
+    }
+    assert_eq!(flows.late, 0);
+}
+
+#[test]
 fn a_pure_acknowledgement_does_not_wait_for_a_lost_one_and_data_waits() {
     let active_paths = ActivePaths { retransmits: true, ..BOTH };
     let mut flows = ReorderBuffer::new();

@@ -249,9 +249,9 @@ mod tests {
     fn measured() -> (Cwnd, Rtt, DeliveryRate) {
         let (mut cwnd, mut rtt, mut rate) = (Cwnd::new(at(0)), Rtt::default(), DeliveryRate::default());
         rtt.note(at(0), RTT);
-        rate.note(at(1), at(1), Mark { us: 0, bytes: 0 }, RTT, false);
+        rate.note(at(1), at(1), Mark { us: 0, bytes: 0 }, RTT, false, Duration::ZERO);
         rate.limited = at(2);
-        rate.note(at(101), at(2), Mark { us: 100_000, bytes: 125_000 }, RTT, false);
+        rate.note(at(101), at(2), Mark { us: 100_000, bytes: 125_000 }, RTT, false, Duration::ZERO);
         assert_eq!(rate.bytes_s(), Some(1.25e6));
         cwnd.slow_start = None;
         (cwnd, rtt, rate)
