@@ -10,7 +10,7 @@
 //! others deliver. So the path rests, and carries only while no other path is good. Nothing but a trial tells whether
 //! it is throttled no more: it carries again after a pause, until its rate is shown. The pause doubles with
 //! each unsuccessful trial. The first is short if packets wait in a queue, as that of a radio
-//! that fades; the trial of such a path has to show as much as was shown before the rest.
+//! that fades; in a trial of such a path, what it once carried says nothing.
 //!
 //! A radio whose range ends within a drive is not judged by this: its signal tells.
 
@@ -29,7 +29,7 @@ const OTHER_SHARE: f64 = 1.0 / 32.0;
 const MEMORY: Duration = Duration::from_secs(30);
 /// A signal that is lower by more, in dB, explains a lower rate.
 const FALLEN_DB: f64 = 6.0;
-/// For so long it is full at a constant rate; in a trial of what the network throttled.
+/// For so long it is full at a constant rate, first and in a trial.
 const SHOWN: Duration = Duration::from_secs(1);
 const SHOWN_AGAIN: Duration = Duration::from_millis(250);
 /// Policed: at least this part is sent again, and packets wait in the network for no longer than this (a small window has
@@ -103,7 +103,7 @@ impl Throttled {
         }
         let is_same = self.has_been_the_same(now, carried);
         let is_of_the_network = is_same || is_policed(carried) || self.is_of_the_network;
-        let shown = if self.is_of_the_network { SHOWN_AGAIN } else { SHOWN };
+        let shown = if self.limit_bit_s.is_some() { SHOWN_AGAIN } else { SHOWN };
         if self.rests.is_none() && carried.constant_for >= shown {
             self.compare(now, carried, is_of_the_network);
         }

@@ -156,14 +156,12 @@ fn a_path_whose_radio_may_be_the_cause_is_tried_again_sooner_for_the_first_time(
 }
 
 #[test]
-fn a_trial_after_a_fade_is_judged_as_before_it_and_not_by_what_the_path_once_carried() {
+fn a_trial_after_a_fade_is_not_judged_by_what_the_path_once_carried() {
     let mut path = Path::new(Rat::Nr);
     path.carry(5, shaped(80.0, 24.0), -85.0);
     path.carry(1, shaped(0.6, 24.0), -85.0);
     assert_eq!(path.is(), (Belief::Stalled, "throttled.beside"));
     path.now_ms += 2000;
-    path.carry(1, Carried { constant_for: Duration::from_millis(250), ..shaped(0.6, 24.0) }, -85.0);
-    assert_eq!(path.is(), (Belief::Good, "throttled.trial"), "a quarter of a second of another fade");
     path.carry(1, shaped(1.1, 24.0), -85.0);
     assert_eq!(path.is(), (Belief::Good, "throttled.trial"), "less than a fifth of 80, and more than before");
     path.carry(1, shaped(0.7, 24.0), -85.0);
