@@ -32,6 +32,8 @@ const FALLEN_DB: f64 = 6.0;
 /// For so long it is full at a constant rate, first and in a trial.
 const SHOWN: Duration = Duration::from_secs(1);
 const SHOWN_AGAIN: Duration = Duration::from_millis(250);
+/// The same in a trial after what may have been a fade: the next dip of a radio is no shaper.
+const SHOWN_AFTER_FADE: Duration = Duration::from_millis(500);
 /// Policed: at least this part is sent again, and packets wait in the network for no longer than this (a small window has
 /// its acknowledgements delayed).
 const POLICED_LOSS: f64 = 0.02;
@@ -103,7 +105,11 @@ impl Throttled {
         }
         let is_same = self.has_been_the_same(now, carried);
         let is_of_the_network = is_same || is_policed(carried) || self.is_of_the_network;
-        let shown = if self.limit_bit_s.is_some() { SHOWN_AGAIN } else { SHOWN };
+        let shown = match self.limit_bit_s {
+            None => SHOWN,
+            Some(_) if self.is_of_the_network => SHOWN_AGAIN,
+            Some(_) => SHOWN_AFTER_FADE,
+        };
         if self.rests.is_none() && carried.constant_for >= shown {
             self.compare(now, carried, is_of_the_network);
         }

@@ -162,6 +162,8 @@ fn a_trial_after_a_fade_is_not_judged_by_what_the_path_once_carried() {
     path.carry(1, shaped(0.6, 24.0), -85.0);
     assert_eq!(path.is(), (Belief::Stalled, "throttled.beside"));
     path.now_ms += 2000;
+    path.carry(1, Carried { constant_for: Duration::from_millis(250), ..shaped(0.6, 24.0) }, -85.0);
+    assert_eq!(path.is(), (Belief::Good, "throttled.trial"), "another dip");
     path.carry(1, shaped(1.1, 24.0), -85.0);
     assert_eq!(path.is(), (Belief::Good, "throttled.trial"), "less than a fifth of 80, and more than before");
     path.carry(1, shaped(0.7, 24.0), -85.0);
