@@ -260,7 +260,8 @@ pub struct Carried {
     pub loss: f64,
     /// Time that packets waited in the network at its end, if known: the RTT above the minimum.
     pub queued: Option<Duration>,
-    /// The highest rate of another path within the last minute, of a quarter of a second, in bit/s.
+    /// The highest rate of another path, of a quarter of a second, in bit/s: within the last half second while that one is
+    /// full, else within the last minute.
     pub fastest_other_bit_s: f64,
 }
 

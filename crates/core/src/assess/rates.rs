@@ -20,7 +20,7 @@ const FULL_SHARE: f64 = 0.75;
 const DEVIATION: f64 = 0.5;
 /// The same of half a second, in which a slow start at an RTT of 250 ms deviates by a third.
 const HALF_DEVIATION: f64 = 0.25;
-/// The highest rate of another path counts for one to two times this time.
+/// The highest rate of a path that is not full counts for one to two times this time.
 const MEMORY: Duration = Duration::from_secs(30);
 /// Subflows that are gone are forgotten, with all others, after this time: each loses what one sample would have added.
 const FORGET: Duration = Duration::from_secs(60);
@@ -149,6 +149,15 @@ impl Sum {
         }
     }
 
+    /// What the path delivers at most: while it is full, what it delivers now; else nothing tells but the recent past.
+    fn capacity_bit_s(&self) -> f64 {
+        let last = &self.recent[INTERVALS / 2..];
+        match self.recent[INTERVALS - 1].is_full {
+            true => last.iter().map(|interval| interval.bit_s).fold(0.0, f64::max),
+            false => self.highest.value(),
+        }
+    }
+
     fn carried(&self, fastest_other_bit_s: f64) -> Carried {
         let constant = self.constant();
         let bytes: i64 = self.recent.iter().map(|interval| interval.bytes).sum();
@@ -189,9 +198,8 @@ impl Rates {
     /// What a path carried in the last intervals; `None`: nothing was measured on it.
     pub fn sample(&self, path: PathId) -> Option<Sample> {
         let place = usize::from(path.0);
-        let highest = |place: usize| self.paths[place].highest.value();
         let others = (0..self.paths.len()).filter(|other| *other != place);
-        let fastest_other = others.map(highest).fold(0.0, f64::max);
+        let fastest_other = others.map(|other| self.paths[other].capacity_bit_s()).fold(0.0, f64::max);
         Some(Sample { path, kind: SampleKind::Carried(self.paths.get(place)?.carried(fastest_other)) })
     }
 
@@ -337,6 +345,18 @@ mod tests {
         let (queued, policed) = (of(300), of(5));
         assert!(queued.constant_for == SECOND / 4 && (queued.bit_s / 1e6 - 1.0).abs() < 0.1, "{queued:?}");
         assert_eq!(policed.constant_for, Duration::ZERO, "{policed:?}");
+    }
+
+    #[test]
+    fn a_path_that_is_full_counts_by_what_it_delivers_now_one_that_has_room_by_what_it_did() {
+        let (mut rates, mut total) = (Rates::default(), [0; 2]);
+        carried(&mut rates, 0, 2000, [12_500, 1250], &mut total);
+        let fades = carried(&mut rates, 2000, 1000, [1250, 1250], &mut total);
+        assert!((fades[1].fastest_other_bit_s / 1e6 - 1.0).abs() < 0.1, "{fades:?}");
+        let (mut rates, mut total) = (Rates::default(), [0; 2]);
+        carried(&mut rates, 0, 2000, [1250, 12_500], &mut total);
+        let has_room = carried(&mut rates, 2000, 1000, [1250, 1250], &mut total);
+        assert!((has_room[0].fastest_other_bit_s / 1e7 - 1.0).abs() < 0.1, "{has_room:?}");
     }
 
     #[test]

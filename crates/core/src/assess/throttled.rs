@@ -10,7 +10,7 @@
 //! others deliver. So the path rests, and carries only while no other path is good. Nothing but a trial tells whether
 //! it is throttled no more: it carries again after a pause, until its rate is shown. The pause doubles with
 //! each unsuccessful trial. The first is short if packets wait in a queue, as that of a radio
-//! that fades.
+//! that fades; in a trial of such a path, what it once carried says nothing.
 //!
 //! A radio whose range ends within a drive is not judged by this: its signal tells.
 
@@ -32,6 +32,8 @@ const FALLEN_DB: f64 = 6.0;
 /// For so long it is full at a constant rate, first and in a trial.
 const SHOWN: Duration = Duration::from_secs(1);
 const SHOWN_AGAIN: Duration = Duration::from_millis(250);
+/// The same in a trial after what may have been a fade: the next dip of a radio is no shaper.
+const SHOWN_AFTER_FADE: Duration = Duration::from_millis(500);
 /// Policed: at least this part is sent again, and packets wait in the network for no longer than this (a small window has
 /// its acknowledgements delayed).
 const POLICED_LOSS: f64 = 0.02;
@@ -62,6 +64,8 @@ pub struct Throttled {
     same: Option<(Instant, f64)>,
     /// The rate at or below which it was found to be throttled, in bit/s; `None` if it is not.
     limit_bit_s: Option<f64>,
+    /// Whether the network is the cause, not a radio that fades.
+    is_of_the_network: bool,
     /// Since when it rests, and for how long.
     rests: Option<Instant>,
     pause: Duration,
@@ -96,12 +100,16 @@ impl Throttled {
         if self.limit_bit_s.is_some_and(|limit| carried.bit_s > RECOVERED * limit) {
             let text = format!("{} Mbit/s are delivered again", mbit_s(carried.bit_s));
             let inputs = [("delivered_kbit_s", carried.bit_s / 1e3)];
-            (self.limit_bit_s, self.rests) = (None, None);
+            (self.limit_bit_s, self.is_of_the_network, self.rests) = (None, false, None);
             (self.belief, self.reason) = (Belief::Good, Reason::plain("throttled.over", text).with(inputs));
         }
         let is_same = self.has_been_the_same(now, carried);
-        let is_of_the_network = is_same || is_policed(carried) || self.limit_bit_s.is_some();
-        let shown = if self.limit_bit_s.is_some() { SHOWN_AGAIN } else { SHOWN };
+        let is_of_the_network = is_same || is_policed(carried) || self.is_of_the_network;
+        let shown = match self.limit_bit_s {
+            None => SHOWN,
+            Some(_) if self.is_of_the_network => SHOWN_AGAIN,
+            Some(_) => SHOWN_AFTER_FADE,
+        };
         if self.rests.is_none() && carried.constant_for >= shown {
             self.compare(now, carried, is_of_the_network);
         }
@@ -139,10 +147,13 @@ impl Throttled {
             ("throttled.still", text, ("limit_kbit_s", limit_bit_s / 1e3))
         };
         let [least, longest] = PAUSES;
-        self.pause = match self.limit_bit_s.replace(limit_bit_s) {
-            Some(_) => (self.pause * 2).clamp(least, longest),
-            None if is_of_the_network || carried.queued.is_none_or(|queued| queued <= NO_QUEUE) => least,
-            None => RADIO_PAUSE,
+        let is_first = self.limit_bit_s.replace(limit_bit_s).is_none();
+        let has_no_queue = carried.queued.is_none_or(|queued| queued <= NO_QUEUE);
+        self.is_of_the_network = is_of_the_network || (is_first && has_no_queue);
+        self.pause = match self.is_of_the_network {
+            _ if !is_first => (self.pause * 2).clamp(least, longest),
+            true => least,
+            false => RADIO_PAUSE,
         };
         self.rests = Some(now);
         let pause_s = self.pause.as_secs_f64();
