@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 
 # The parts, those that take longest first.
 parts() {
-    printf '%s\n' computing hardship silent_loss tunnel lifecycle tunnel_mtu unit
+    printf '%s\n' computing hardship silent_loss tunnel lifecycle tunnel_mtu library
     # A test is a file, or a folder with main.rs.
     (cd crates/crosslane/tests && ls -d *.rs */main.rs) | sed 's|/main.rs$||; s|\.rs$||'
 }
@@ -31,7 +31,7 @@ run() {
                 compute make --no-print-directory conformance-check BUILT=yes
             ;;
         guides) e2e/guides.sh ;;
-        unit) cargo test --release --locked -p crosslane --lib --bins ;;
+        library) cargo test --release --locked -p crosslane --lib --bins ;;
         *) cargo test --release --locked -p crosslane --test "$1" ;;
     esac
 }
