@@ -228,7 +228,7 @@ bench: tools ## measure the link emulator, the path manager and the simulator
 
 # BUILT=yes: the program that the tests were built with. It must not be replaced while tests run.
 build: tools ## the program, target/release/crosslane
-	$(if $(BUILT),,$(call say,building (two minutes the first time)))
+	$(if $(BUILT),,$(call say,building (some minutes the first time)))
 	$(if $(BUILT),,cargo build --release --locked -p crosslane)
 
 lab: .venv/ready ## the Python environment, .venv

@@ -33,7 +33,7 @@ HTML
 
 rm -rf "$out"
 say "simulating $scenario (seconds)"
-target/release/crosslane simulate "$scenario" --strategy "$strategies" --seed 1..6 --out "$out/simulated"
+target/release/crosslane simulate "$scenario" --strategy "$strategies" --seed 1..5 --out "$out/simulated"
 .venv/bin/crosslane-lab report "$out/simulated" >/dev/null
 page "The drive on the kernel has not ended yet."
 printf '\n%s\n%s\n' "The first figures are in $PWD/$out/simulated/report.html" \
