@@ -1,5 +1,7 @@
 //! The tests of the crate, as one program: linking costs more than most of them. What counts allocations is a separate one.
 
+#![allow(clippy::unwrap_used)] // A test fails by a panic.
+
 mod actuators;
 mod agent_requests;
 mod chaos;

@@ -1,5 +1,7 @@
 //! The tests of the crate, as one program: linking one for each costs minutes.
 
+#![allow(clippy::unwrap_used)] // A test fails by a panic.
+
 mod a_backup_carries_nothing_while_an_active_one_lives;
 mod a_join_carries_data_after_two_round_trips;
 mod a_new_kind_of_traffic;
