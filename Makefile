@@ -64,8 +64,7 @@ demo: build lab ## a drive out of roadside coverage, simulated (under a minute) 
 test: lint tshark ## check everything: style, types, unit and property tests, hardships, simulations, short drives (10 minutes on two cores after the build)
 	$(call say,building the tests)
 	cargo fetch --locked --target $$(rustc -vV | sed -n 's/^host: //p')
-	cargo test --release --locked -p crosslane-core -p crosslane-sim --no-run
-	cargo test --release --locked -p crosslane --no-run
+	cargo test --release --locked --workspace --no-run
 	$(call say,testing the crates and the lab)
 	@e2e/tests.sh
 	@$(MAKE) --no-print-directory e2e BUILT=yes SEEDS=1 SCENARIOS='$(SHORT)'
@@ -116,7 +115,7 @@ hardship: tools ## hardships on real namespaces, compared with the in-kernel pat
 
 soak: ## an agent whose links and connections come and go for an hour: neither memory nor descriptors grow (MINUTES=60)
 	$(call say,soaking for $(or $(MINUTES),60) minutes)
-	MINUTES=$(or $(MINUTES),60) cargo test --release --locked -p crosslane --test soak -- --nocapture
+	MINUTES=$(or $(MINUTES),60) cargo test --release --locked -p crosslane --test main soak:: -- --nocapture
 
 results: build lab ## measure every strategy in every scenario, 10 seeds each, into docs/results/results.md (over an hour)
 	@set -e; for name in $(SCENARIOS); do $(MAKE) --no-print-directory runs/results/$$name; done
@@ -229,7 +228,7 @@ bench: tools ## measure the link emulator, the path manager and the simulator
 
 # BUILT=yes: the program that the tests were built with. It must not be replaced while tests run.
 build: tools ## the program, target/release/crosslane
-	$(if $(BUILT),,$(call say,building (two minutes the first time)))
+	$(if $(BUILT),,$(call say,building (some minutes the first time)))
 	$(if $(BUILT),,cargo build --release --locked -p crosslane)
 
 lab: .venv/ready ## the Python environment, .venv

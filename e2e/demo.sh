@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 scenario=scenarios/leave-coverage.toml
-strategies=kernel,kernel-tuned,threshold
+strategies=kernel,kernel-tuned,threshold,adaptive
 out=runs/demo
 
 say() { printf '\n\033[1m== %s\033[0m\n' "$1"; }
@@ -33,13 +33,13 @@ HTML
 
 rm -rf "$out"
 say "simulating $scenario (seconds)"
-target/release/crosslane simulate "$scenario" --strategy "$strategies" --seed 1..6 --out "$out/simulated"
+target/release/crosslane simulate "$scenario" --strategy "$strategies" --seed 1..5 --out "$out/simulated"
 .venv/bin/crosslane-lab report "$out/simulated" >/dev/null
 page "The drive on the kernel has not ended yet."
 printf '\n%s\n%s\n' "The first figures are in $PWD/$out/simulated/report.html" \
     "The drive on a map: target/release/crosslane view $out/simulated"
 
-say "driving the same on this machine's kernel: three drives of 40 s; on a busy machine up to three attempts each"
+say "driving the same on this machine's kernel: four drives of 40 s; on a busy machine up to three attempts each"
 status=0
 target/release/crosslane drive "$scenario" --strategy "$strategies" --seed 1 --out "$out/driven" || status=$?
 # Interrupted by the user.
@@ -51,7 +51,7 @@ fi
 case $invalid in
     '') verdict="There was no drive on this machine's kernel; the message above says why. The simulated drives need no privileges." ;;
     0) verdict="All drives on the kernel are valid." ;;
-    *) verdict="$invalid of 3 drives on the kernel are invalid: this machine was too busy for the emulator. \
+    *) verdict="$invalid of 4 drives on the kernel are invalid: this machine was too busy for the emulator. \
 The report says which and why; the simulated drives do not depend on the machine's load." ;;
 esac
 [ "$status" = 0 ] || [ "$invalid" != 0 ] || verdict="Not every drive on this machine's kernel ended; the message above says why."

@@ -9,7 +9,7 @@ RELEASE=6.1.0-56-cloud-amd64
 PACKAGE=linux-image-${RELEASE}_6.1.192-2_amd64.deb
 URL=https://deb.debian.org/debian-security/pool/updates/main/l/linux-signed-amd64/$PACKAGE
 SHA256=e7d02b943971edcb8790e256c02cfab3bca6c3d37c1bf25392a57c71300615ee
-TEST=a_unit_in_reach_has_a_subflow_over_gre_and_gives_its_slot_to_another
+TEST=roadside_units::a_unit_in_reach_has_a_subflow_over_gre_and_gives_its_slot_to_another
 folder=target/gre
 
 skip() {
@@ -45,7 +45,7 @@ if ! echo "$SHA256  $folder/$PACKAGE" | sha256sum --check --status 2> /dev/null;
         skip "$URL cannot be loaded; connect to the network, or place the package in $folder"
     echo "$SHA256  $folder/$PACKAGE" | sha256sum --check --quiet
 fi
-cargo test --release --locked -p crosslane --test roadside_units --no-run --message-format=json > "$folder/build.json"
+cargo test --release --locked -p crosslane --test main --no-run --message-format=json > "$folder/build.json"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -63,7 +63,7 @@ for program in sh mount sleep modprobe; do
     [ "$path" = "/sbin/$program" ] || [ "$program" != modprobe ] || ln -s "$path" "$root/sbin/modprobe"
 done
 take "$(built crosslane)"
-test=$(built roadside_units)
+test=$(built main)
 take "$test"
 cat > "$root/init" <<END
 #!$(command -v sh)

@@ -24,7 +24,7 @@ if ! [ -e "$environment/ready" ]; then
         -r lab/requirements-openflow.lock || skip 'os-ken could not be installed; connect to a package index'
     touch "$environment/ready"
 fi
-cargo test --release --locked -p crosslane --test controller --no-run
+cargo test --release --locked -p crosslane --test main --no-run
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 timeout --kill-after=10 300 unshare --net --mount --pid --fork --kill-child --mount-proc \

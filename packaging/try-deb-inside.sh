@@ -84,9 +84,12 @@ bash -n /usr/share/bash-completion/completions/crosslane
 
 step 'rules and routes of the agent'
 of_agent() { ip -4 rule show priority 32765; }
-until_three_rules() { [ "$(of_agent | wc -l)" = 3 ]; }
-until_true until_three_rules
+until_three_addresses() { [ "$(of_agent | grep -c 'from 192\.0\.2\.')" = 3 ]; }
+until_true until_three_addresses
 ip -4 route get 198.51.100.1 from 192.0.2.18 | grep -q 'dev wwan1'
+# Where a connection without an address begins: on the path that carries, not on that of the main table's default route.
+begins_where_it_goes() { ip -4 route get 198.51.100.1 | grep -q 'dev wwan1'; }
+until_true begins_where_it_goes
 
 step 'dispatcher: only where the agent sets no routes'
 /usr/lib/NetworkManager/dispatcher.d/60-crosslane wwan1 up

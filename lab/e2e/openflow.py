@@ -212,7 +212,7 @@ def lead(client: Client, _: Path) -> list[tuple[int, int, str]]:
 
 def run_controller(_: Client, path: Path) -> list[tuple[int, int, str]]:
     """The same by `crosslane controller`, to which two units report (crates/crosslane/tests/controller.rs)."""
-    test = ["--test", "controller", "--", "--ignored", "--nocapture", "through_a_switch"]
+    test = ["--test", "main", "--", "--ignored", "--nocapture", "through_a_switch"]
     command = ["cargo", "test", "--release", "--locked", "--quiet", "-p", "crosslane", *test]
     environment = os.environ | {"CROSSLANE_OPENFLOW_SOCKET": str(path)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

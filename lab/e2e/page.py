@@ -71,7 +71,7 @@ def test_the_page_says_what_the_agent_does_and_when_it_is_lost(world: World) -> 
     chromium = world.start("vehicle", f"exec {CHROMIUM} {options} {ADDRESS}/")
     try:
         shown = text_when(world, "198.51.100.1:443")
-        for expected in ("its-g5", "lte", "active", "backup", "becomes active", "threshold"):
+        for expected in ("its-g5", "lte", "active", "backup", "becomes active", "adaptive"):
             assert expected in shown, shown
         assert "lost since" not in shown
         (ROOT / "runs/e2e").mkdir(parents=True, exist_ok=True)

@@ -78,6 +78,7 @@ impl Reason {
             }
         };
         match &self.about {
+            Some((path, state)) if text.is_empty() => format!("{path} is {state}"),
             Some((path, state)) => format!("{path} is {state}: {text}"),
             None => text,
         }
@@ -137,6 +138,7 @@ mod tests {
             "Reason { rule: \"age\", text: \"70 ms, 65 allowed, NaN\", inputs: [(\"age_ms\", 70.4), (\"limit_ms\", 65.0)] }"
         );
         assert!(Reason::default().is_empty() && !reason.is_empty());
+        assert_eq!(Reason::default().about(&"lte".into(), "unknown").text(), "lte is unknown");
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! An agent with several actuators, and with assessors, allocators and actuators that the
 //! crate does not have: what a new one must implement.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,4 @@
 //! Classes of connections: each has an allocator, and none influences another.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use std::net::SocketAddr;
 use std::sync::Arc;

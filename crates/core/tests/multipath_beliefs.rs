@@ -1,7 +1,5 @@
 //! What an agent believes of the paths of a transfer: it sees the radio, and so a path that fades before it fails.
 
-#![allow(clippy::unwrap_used)]
-
 use std::time::Duration;
 
 use crosslane_core::assess::Belief;

@@ -4,8 +4,6 @@
 //!
 //! `CROSSLANE_MODEL_SEEDS` runs more seeds than the usual two hundred.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

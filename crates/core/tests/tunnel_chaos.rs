@@ -1,9 +1,9 @@
 //! The tunnel's engine under arbitrary loss, duplication, reordering and false reports. `PROPTEST_CASES`
 //! sets the number of cases; `fuzz/` runs longer.
 
-mod chaos;
-
 use proptest::prelude::*;
+
+use crate::chaos;
 
 fn script() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![prop::collection::vec(any::<u8>(), 0..400), prop::collection::vec(any::<u8>(), 2000..6000)]

@@ -1,16 +1,15 @@
 //! The agent on a vehicle with two radios: its effect on real connections when the
 //! signal or an interface changes and when unknown senders send samples.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::program::agent::Agent;
+use crate::program::can_drive;
+use crate::program::links::{self, exchange, two_links};
 use crosslane::clock::Clock;
 use crosslane::control::{client, protocol::Reply};
 use crosslane::netlink::diag::Diag;
@@ -23,9 +22,6 @@ use crosslane_core::mptcp::Subflow;
 use crosslane_core::mptcp::manager::MAX_CONNECTIONS;
 use crosslane_core::time::Instant;
 use nix::sys::signal::Signal;
-use program::agent::Agent;
-use program::can_drive;
-use program::links::{self, exchange, two_links};
 use socket2::{Domain, Protocol, Socket, Type};
 use tempfile::TempDir;
 
@@ -105,7 +101,7 @@ impl World {
     }
 
     fn take_its_g5_down(&self) {
-        program::agent::take_down(&self.testbed.vehicle, "its-g5");
+        crate::program::agent::take_down(&self.testbed.vehicle, "its-g5");
     }
 }
 
@@ -393,7 +389,7 @@ fn samples_of_a_user_that_is_not_configured_are_ignored() {
     let agent = start(&world);
     let (client, server) = world.connect();
     let Some(forger) = as_unprivileged_user(&world, || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()) else {
-        program::not_run("changing to an unprivileged user needs root");
+        crate::program::not_run("changing to an unprivileged user needs root");
         return;
     };
     for _ in 0..20 {

@@ -1,10 +1,6 @@
 //! A thousand connections that begin within five seconds: each gets its subflows, and none twice. The kernel's list of
 //! sockets is the judge.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -12,14 +8,14 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
+use crate::program::agent::Agent;
+use crate::program::can_drive;
+use crate::program::links::{self, two_links};
 use crosslane::netlink::diag::Diag;
 use crosslane::netlink::endpoints::Limits;
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::emulator::Emulator;
 use crosslane::testbed::{SERVER, Testbed, vehicle_address};
-use program::agent::Agent;
-use program::can_drive;
-use program::links::{self, two_links};
 use socket2::{Domain, Protocol, Socket, Type};
 
 const CONFIGURATION: &str = r#"

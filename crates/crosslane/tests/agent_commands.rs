@@ -1,25 +1,21 @@
 //! `crosslane status`, `links`, `connections`, `watch`, `explain`, `prefer`, `mode` and `reload` with real agents on a
 //! vehicle with two radios.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::program::agent::{Agent, take_down};
+use crate::program::links::{self, exchange, two_links};
+use crate::program::{CROSSLANE, ProgramOutput, can_drive};
 use crosslane::control::report::{AgentStatus, ConnectionReport, Explanation};
 use crosslane::netlink::endpoints::Limits;
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::emulator::Emulator;
 use crosslane::testbed::{Namespace, Testbed};
 use nix::sys::signal::Signal;
-use program::agent::{Agent, take_down};
-use program::links::{self, exchange, two_links};
-use program::{CROSSLANE, ProgramOutput, can_drive};
 use serde::de::DeserializeOwned;
 use socket2::Socket;
 

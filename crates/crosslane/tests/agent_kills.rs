@@ -1,10 +1,6 @@
 //! An agent that is killed at random moments while connections carry data: no connection is lost, all bytes are right, and
 //! the next agent manages soon.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
@@ -13,15 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
+use crate::program::agent::{Agent, command};
+use crate::program::links::{self, exchange};
+use crate::program::{can_drive, from_environment, quantiles};
 use crosslane::netlink::diag::Diag;
 use crosslane::netlink::endpoints::Limits;
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::emulator::Emulator;
 use crosslane::testbed::{Testbed, vehicle_address};
 use crosslane_core::rng::Rng;
-use program::agent::{Agent, command};
-use program::links::{self, exchange};
-use program::{can_drive, from_environment, quantiles};
 use socket2::Socket;
 use tempfile::TempDir;
 

@@ -1,9 +1,5 @@
 //! How long an agent with a thousand connections takes to answer, and how long its loop is held up by each request.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -12,15 +8,15 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::program::agent::Agent;
+use crate::program::links::{self, two_links};
+use crate::program::{CROSSLANE, ProgramOutput, can_drive, from_environment, quantiles};
 use crosslane::clock::processor_time;
 use crosslane::control::report::{AgentStatus, ConnectionReport};
 use crosslane::netlink::endpoints::Limits;
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::Testbed;
 use crosslane::testbed::emulator::Emulator;
-use program::agent::Agent;
-use program::links::{self, two_links};
-use program::{CROSSLANE, ProgramOutput, can_drive, from_environment, quantiles};
 use socket2::Socket;
 
 const CONFIGURATION: &str = r#"

@@ -1,17 +1,13 @@
 //! Invalid input of users. The program reports one error message with file, line and
 //! remedy, exits with code 2 and leaves no files.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use program::{CROSSLANE, ProgramOutput, SCENARIO, assert_none, can_drive, complaint, crosslane, not_run};
+use crate::program::{CROSSLANE, ProgramOutput, SCENARIO, assert_none, can_drive, complaint, crosslane, not_run};
 use tempfile::TempDir;
 
 /// Faults in a scenario: text that is replaced, its replacement, and the expected message.

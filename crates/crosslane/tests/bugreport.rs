@@ -1,9 +1,5 @@
 //! `crosslane bugreport`: what is in the archive, and what never is.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read;
@@ -13,12 +9,12 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::program::agent::Agent;
+use crate::program::links::{allow_ipv6, two_wires};
+use crate::program::{CROSSLANE, ProgramOutput, can_drive, crosslane};
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::{Namespace, SERVER, vehicle_address};
 use flate2::read::GzDecoder;
-use program::agent::Agent;
-use program::links::{allow_ipv6, two_wires};
-use program::{CROSSLANE, ProgramOutput, can_drive, crosslane};
 use serde_json::Value;
 use tempfile::TempDir;
 

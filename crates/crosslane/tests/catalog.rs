@@ -1,13 +1,11 @@
 //! The tables of strategies and metrics in the pages and in the lab equal those of `crosslane catalog`.
 //! With `UPDATE=1` in the environment the tests write them.
 
-#![allow(clippy::unwrap_used)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const REMEDY: &str = "run UPDATE=1 cargo test --release -p crosslane --test catalog";
+const REMEDY: &str = "run UPDATE=1 cargo test --release -p crosslane --test main catalog::";
 
 fn catalog(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_crosslane")).arg("catalog").args(arguments).output().unwrap();

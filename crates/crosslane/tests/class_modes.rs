@@ -1,10 +1,6 @@
 //! Classes by control group, and the mode `interactive`, on the real kernel: subflows and their flags as sock_diag reports
 //! them.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs;
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
@@ -13,15 +9,15 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::program::agent::Agent;
+use crate::program::links::{self, exchange, two_links};
+use crate::program::{can_drive, not_run};
 use crosslane::netlink::diag::Diag;
 use crosslane::netlink::endpoints::Limits;
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::emulator::Emulator;
 use crosslane::testbed::{SERVER, Testbed, vehicle_address};
 use crosslane_core::link::{Bottleneck, Direction, DirectionParams, Loss, QueueLimit};
-use program::agent::Agent;
-use program::links::{self, exchange, two_links};
-use program::{can_drive, not_run};
 use socket2::{Domain, Protocol, Socket, Type};
 
 const CONFIGURATION: &str = r#"
@@ -150,7 +146,7 @@ struct Client(Child);
 impl Client {
     fn start(world: &World, group: &Path) -> Client {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "a_client_connects_from_its_control_group", "--ignored", "--nocapture"]);
+        command.args(["--exact", "class_modes::a_client_connects_from_its_control_group", "--ignored", "--nocapture"]);
         command.env(CLIENT, group).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::inherit());
         Client(world.testbed.vehicle.spawn(&mut command).unwrap())
     }

@@ -1,22 +1,18 @@
 //! Classes of connections on the real kernel: subflows and their flags as sock_diag reports them.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::program::agent::Agent;
+use crate::program::links::{self, exchange, two_links};
+use crate::program::{CROSSLANE, ProgramOutput, can_drive, not_run};
 use crosslane::netlink::diag::Diag;
 use crosslane::netlink::endpoints::Limits;
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::emulator::Emulator;
 use crosslane::testbed::{SERVER, Testbed, vehicle_address};
-use program::agent::Agent;
-use program::links::{self, exchange, two_links};
-use program::{CROSSLANE, ProgramOutput, can_drive, not_run};
 use socket2::{Domain, Protocol, Socket, Type};
 
 const CONFIGURATION: &str = r#"

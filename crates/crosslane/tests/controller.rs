@@ -1,13 +1,11 @@
 //! The controller as a process at a gateway, with units and vehicles that report to it, and strangers that attack it.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::program::controller::{CAR, Gateway, HOME, LISTEN, next_hop, report, role, runtime, unit};
+use crate::program::{can_drive, crosslane};
 use crosslane::clock::Clock;
 use crosslane::controller::admission::BURST_EACH;
 use crosslane::controller::status::{Refused, Status};
@@ -16,8 +14,6 @@ use crosslane::roadside::link::{Link, LinkEvent};
 use crosslane::tunnel::security::PrivateKey;
 use crosslane_core::roadside::messages::{Announcement, MAX_ANNOUNCEMENT_BYTES, Report, Role, VERSION};
 use nix::sys::signal::Signal;
-use program::controller::{CAR, Gateway, HOME, LISTEN, next_hop, report, role, runtime, unit};
-use program::{can_drive, crosslane};
 
 /// Waits for an event that `wanted` accepts.
 async fn until<T>(link: &mut Link, mut wanted: impl FnMut(LinkEvent) -> Option<T>) -> T {

@@ -1,8 +1,5 @@
 //! Coupled congestion control (LIA) in this kernel: `crosslane cc`, and two MPTCP subflows against TCP flows through one
 //! bottleneck with random loss.
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod program;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,13 +10,13 @@ use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
+use crate::program::{crosslane, not_run};
 use crosslane::clock::Clock;
 use crosslane::netlink::endpoints::{Endpoint, EndpointSocket, Limits};
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::emulator::{EmulatedLink, Emulator};
 use crosslane::testbed::{PathPlan, Route, SERVER, Testbed, Wiring, prepare_privileges, vehicle_address};
 use crosslane_core::link::{Bottleneck, DirectionParams, Link, Loss, QueueLimit};
-use program::{crosslane, not_run};
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -60,7 +57,7 @@ impl Drop for Registered {
     }
 }
 
-fn cc(command: &str) -> program::ProgramOutput {
+fn cc(command: &str) -> crate::program::ProgramOutput {
     crosslane(Path::new("/"), &["cc", command])
 }
 
@@ -89,7 +86,7 @@ fn lia_stays_registered_after_load_until_unload() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(
         folder.path().join("s.toml"),
-        program::SCENARIO.replacen("duration_s", "congestion = \"lia\"\nduration_s", 1),
+        crate::program::SCENARIO.replacen("duration_s", "congestion = \"lia\"\nduration_s", 1),
     )
     .unwrap();
     assert_eq!(crosslane(folder.path(), &["check", "s.toml"]).code, Some(0), "a check needs no kernel");

@@ -1,22 +1,18 @@
 //! The default route that follows the strategy: where connections of programs begin that choose no address, as the
 //! kernel decides it.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::program::agent::Agent;
+use crate::program::links::{self, allow_ipv6};
+use crate::program::{CROSSLANE, ProgramOutput, can_drive};
 use crosslane::netlink::Wiring;
 use crosslane::netlink::endpoints::Limits;
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::{Route, SERVER, Testbed, vehicle_address};
-use program::agent::Agent;
-use program::links::{self, allow_ipv6};
-use program::{CROSSLANE, ProgramOutput, can_drive};
 use rtnetlink::RouteMessageBuilder;
 
 const CONFIGURATION: &str = r#"

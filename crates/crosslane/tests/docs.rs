@@ -1,7 +1,5 @@
 //! Pages, comments and messages name what exists: pages, headings, targets of make, tests, and keys of files.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -127,6 +125,7 @@ fn make_targets_tests_and_benchmarks_that_are_named_exist() {
             folder.join(format!("{word}.rs")).exists() || folder.join(word).join("main.rs").exists()
         })
     };
+    let is_module = |word: &str| is_cargo_target("--test", word.trim_end_matches("::"));
     let mut missing = Vec::new();
     for (name, text) in files(&["md"]).filter(|(name, _)| name != "CHANGELOG.md") {
         for command in commands(&text) {
@@ -135,12 +134,12 @@ fn make_targets_tests_and_benchmarks_that_are_named_exist() {
                 let targets = words[1..].iter().take_while(|word| !word.contains('=') && !word.starts_with('#'));
                 missing.extend(targets.filter(|word| !is_target(word)).map(|word| format!("{name}: make {word}")));
             }
-            for pair in
-                words.windows(2).filter(|pair| words.contains(&"cargo") && ["--test", "--bench"].contains(&pair[0]))
-            {
-                if !is_cargo_target(pair[0], pair[1]) && pair[1] != "NAME" {
-                    missing.push(format!("{name}: cargo {} {}", pair[0], pair[1]));
-                }
+            if words.contains(&"cargo") {
+                let of_cargo = words.windows(2).filter(|pair| ["--test", "--bench"].contains(&pair[0]));
+                let unknown = of_cargo.filter(|pair| !is_cargo_target(pair[0], pair[1]) && pair[1] != "NAME");
+                missing.extend(unknown.map(|pair| format!("{name}: cargo {} {}", pair[0], pair[1])));
+                let modules = words.iter().filter(|word| word.ends_with("::") && !is_module(word));
+                missing.extend(modules.map(|word| format!("{name}: no tests {word}")));
             }
         }
     }

@@ -1,9 +1,5 @@
 //! `crosslane doctor`: each of these faults is named, and a machine without one is not blamed.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
@@ -13,14 +9,14 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use crate::program::agent::{Agent, take_down};
+use crate::program::links::two_wires;
+use crate::program::{CROSSLANE, ProgramOutput, can_drive, crosslane};
 use crosslane::netlink::endpoints::{Endpoint, EndpointSocket, Limits};
 use crosslane::netlink::{PathManager, Wiring, select_path_manager};
 use crosslane::testbed::{Namespace, SERVER, Testbed, vehicle_address};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
-use program::agent::{Agent, take_down};
-use program::links::two_wires;
-use program::{CROSSLANE, ProgramOutput, can_drive, crosslane};
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 use tempfile::TempDir;

@@ -1,19 +1,15 @@
 //! `crosslane doctor` with rules of nftables: those that drop, strip or translate what an agent sends are named, others
 //! are not. `nft` makes the rules.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs;
 use std::io::Write;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
 
+use crate::program::links::two_wires;
+use crate::program::{CROSSLANE, ProgramOutput, can_drive};
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::{Namespace, SERVER, Testbed};
-use program::links::two_wires;
-use program::{CROSSLANE, ProgramOutput, can_drive};
 use serde_json::Value;
 use tempfile::TempDir;
 

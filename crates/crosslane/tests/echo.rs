@@ -1,19 +1,15 @@
 //! Echo requests of an agent over paths that carry nothing, on the kernel.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::program::agent::{Agent, run};
+use crate::program::can_drive;
+use crate::program::links::{allow_ipv6, two_links};
 use crosslane::control::report::{AgentStatus, EchoReport, PathReport};
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::Namespace;
-use program::agent::{Agent, run};
-use program::can_drive;
-use program::links::{allow_ipv6, two_links};
 
 /// `nr` is the reserve; ADDRESS is where the requests go.
 const CONFIGURATION: &str = r#"

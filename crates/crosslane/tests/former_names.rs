@@ -1,8 +1,6 @@
 //! Files of the previous version are read with a warning for each renamed key, and
 //! rewritten by `check --fix`.
 
-#![allow(clippy::unwrap_used)]
-
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;

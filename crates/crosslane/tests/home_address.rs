@@ -1,21 +1,17 @@
 //! A vehicle's home address is led from one roadside unit to the other while datagrams flow: none is
 //! lost, and nothing is left of agents that end or are killed.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
+use crate::program::can_drive;
+use crate::program::units::{AIR_DELAY, HOME, World, backhaul, carries, name, wait_until};
 use crosslane::netlink::home::Owner;
 use crosslane::netlink::links::{self, Notice};
 use crosslane::roadside::redirector::{Redirector, UnitPlace};
 use crosslane::testbed::{Namespace, SERVER, Wiring};
-use program::can_drive;
-use program::units::{AIR_DELAY, HOME, World, backhaul, carries, name, wait_until};
 use socket2::{Domain, Protocol, Socket, Type};
 
 const PORT: u16 = 5400;
@@ -152,7 +148,7 @@ fn redirected_over(kind: &str) {
     drop(controller);
     let ((), sent, arrivals) = during_flow(&world, || sleep(Duration::from_secs(4)));
     assert_eq!(numbers(&arrivals).len(), sent as usize, "without a controller");
-    let says = |unit: &program::agent::Agent| unit.read("stderr").matches("what flows goes on").count();
+    let says = |unit: &crate::program::agent::Agent| unit.read("stderr").matches("what flows goes on").count();
     assert!(units.iter().all(|unit| says(unit) >= 1), "{}", units[0].read("stderr"));
 
     vehicle.kill();

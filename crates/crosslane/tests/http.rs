@@ -1,15 +1,14 @@
 //! The page and the metrics that a real agent serves over HTTP, and clients that misbehave.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::program::agent::Agent;
+use crate::program::can_drive;
+use crate::program::links::two_links;
 use crosslane::control::report::{AgentStatus, ConnectionPage};
 use crosslane::http::Signals;
 use crosslane::netlink::endpoints::Limits;
@@ -17,9 +16,6 @@ use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::Namespace;
 use crosslane::testbed::emulator::Emulator;
 use crosslane_core::agent::MAX_PATHS;
-use program::agent::Agent;
-use program::can_drive;
-use program::links::two_links;
 use socket2::Socket;
 
 const CONFIGURATION: &str = r#"
@@ -175,9 +171,9 @@ fn an_open_page_costs_little_with_a_thousand_connections_and_sixteen_paths() {
     }
     let names: Vec<String> = (0..MAX_PATHS).map(|number| format!("path{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let (testbed, _emulator) = program::links::links(&names, &[10.0; MAX_PATHS], 5);
+    let (testbed, _emulator) = crate::program::links::links(&names, &[10.0; MAX_PATHS], 5);
     testbed.vehicle.enter(|| select_path_manager(PathManager::UserSpace).unwrap()).unwrap();
-    let listener = program::links::listen(&testbed, Limits { subflows: 8, add_addr_accepted: 8 });
+    let listener = crate::program::links::listen(&testbed, Limits { subflows: 8, add_addr_accepted: 8 });
     let path = |(number, name): (usize, &&str)| {
         let rat = if number < 2 { "lte" } else { "wifi" };
         format!("[[path]]\nname = \"{name}\"\nrat = \"{rat}\"\n")
@@ -186,7 +182,7 @@ fn an_open_page_costs_little_with_a_thousand_connections_and_sixteen_paths() {
     let (_, others) = CONFIGURATION.split_once("[strategy]").unwrap();
     let agent = Agent::start(&testbed.vehicle, &format!("{paths}[strategy]{others}"));
     let _connections: Vec<(Socket, Socket)> =
-        (0..CONNECTIONS).map(|_| program::links::connect(&testbed, &listener)).collect();
+        (0..CONNECTIONS).map(|_| crate::program::links::connect(&testbed, &listener)).collect();
     let state = || -> AgentStatus { serde_json::from_str(&get(&testbed.vehicle, "/api/state").1).unwrap() };
     let began = Instant::now();
     while state().paths.iter().map(|path| path.connections).sum::<usize>() < 2 * CONNECTIONS {

@@ -1,10 +1,6 @@
 //! Interoperability: pycrate and tshark decode our CAMs, and our packet record agrees with
 //! tshark.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -12,6 +8,8 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use crate::program::can_drive;
+use crate::program::on_board_unit;
 use crosslane::agent::own_cams::message;
 use crosslane::clock::Clock;
 use crosslane::netlink::endpoints::{Endpoint, EndpointSocket, Limits};
@@ -26,8 +24,6 @@ use crosslane_core::path::{PathId, Position};
 use crosslane_sim::radio::cam::{self, Cam, PASSENGER_CAR, ROADSIDE_UNIT};
 use crosslane_sim::radio::cam_vehicle::{DriveDirection, LowFrequency, Vehicle, VehicleRole};
 use crosslane_sim::record::rows::PacketRow;
-use program::can_drive;
-use program::on_board_unit;
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Link types of libpcap.

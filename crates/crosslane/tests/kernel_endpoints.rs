@@ -1,24 +1,20 @@
 //! An agent where the kernel's path manager manages: it steers the kernel's endpoints, and names those of others. The kernel's
 //! lists of endpoints and of sockets are the judge.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::net::IpAddr;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::program::agent::Agent;
+use crate::program::links::{self, two_links};
+use crate::program::{CROSSLANE, ProgramOutput, can_drive};
 use crosslane::netlink::diag::Diag;
 use crosslane::netlink::endpoints::{Endpoint, EndpointSocket, Limits};
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::emulator::Emulator;
 use crosslane::testbed::{Testbed, vehicle_address};
 use crosslane_core::mptcp::AddressId;
-use program::agent::Agent;
-use program::links::{self, two_links};
-use program::{CROSSLANE, ProgramOutput, can_drive};
 use socket2::Socket;
 
 const CONFIGURATION: &str = r#"

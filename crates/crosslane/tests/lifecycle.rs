@@ -1,21 +1,17 @@
 //! Start, end and interruption of a drive: the files in its output folder, and no
 //! process or namespace left.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::time::Duration;
 
+use crate::program::drive::Drive;
+use crate::program::{METRICS, RECORDS, SCENARIO, can_drive, not_run};
 use arrow_ipc::reader::FileReader;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use program::drive::Drive;
-use program::{METRICS, RECORDS, SCENARIO, can_drive, not_run};
 use serde_json::Value;
 
 /// Metrics that only an emulated drive has.

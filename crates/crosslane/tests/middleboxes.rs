@@ -1,9 +1,5 @@
 //! Networks that do not let MPTCP pass, with an agent on the real kernel: what it says of them, and how often it asks.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -11,6 +7,9 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::program::agent::Agent;
+use crate::program::links::{self, exchange, links_through};
+use crate::program::{CROSSLANE, ProgramOutput, can_drive};
 use crosslane::control::report::{AgentStatus, Explanation};
 use crosslane::netlink::diag::Diag;
 use crosslane::netlink::endpoints::Limits;
@@ -18,9 +17,6 @@ use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::emulator::Emulator;
 use crosslane::testbed::{SERVER, Testbed, vehicle_address};
 use crosslane_core::link::Middlebox;
-use program::agent::Agent;
-use program::links::{self, exchange, links_through};
-use program::{CROSSLANE, ProgramOutput, can_drive};
 use serde::de::DeserializeOwned;
 use socket2::{Domain, Protocol, Socket, Type};
 

@@ -1,10 +1,7 @@
 //! Signals of a modem by D-Bus: a mock of ModemManager on a bus that only this test has. Its interfaces are those
 //! of ModemManager's published introspection.
 
-#![allow(clippy::unwrap_used)]
 #![allow(clippy::disallowed_types, reason = "the macro of zbus writes HashMap")]
-
-mod program;
 
 use std::io::Write;
 use std::path::Path;
@@ -13,11 +10,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::program::agent::{Agent, command};
+use crate::program::links::two_links;
+use crate::program::{CROSSLANE, can_drive};
 use crosslane::control::report::{AgentStatus, PathReport};
 use crosslane::testbed::Namespace;
-use program::agent::{Agent, command};
-use program::links::two_links;
-use program::{CROSSLANE, can_drive};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 use zbus::interface;

@@ -1,8 +1,6 @@
 //! No cyclic imports: within each folder of the three crates, files and folders import
 //! each other in one direction only (`docs/design/architecture.md`).
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,6 @@
 //! `crosslane mptcp` on the real kernel: each verb by its effect as sock_diag and the peer report it, each refusal with
 //! the kernel's words. Two namespaces with two networks between them, both with IPv4 and IPv6.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
@@ -13,13 +9,13 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::program::{CROSSLANE, ProgramOutput, can_drive};
 use crosslane::netlink::diag::{Connection, Diag, SubflowInfo};
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::Namespace;
 use netlink_packet_route::link::{InfoData, InfoVeth};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use program::{CROSSLANE, ProgramOutput, can_drive};
 use serde_json::{Value, json};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -523,7 +519,7 @@ fn what_the_program_itself_rejects_is_one_sentence() {
         ("endpoint set --flags backup", "<ADDRESS>"),
     ] {
         let output = run(&world.client, &line.split(' ').collect::<Vec<_>>());
-        assert_eq!(program::complaint(&output, expected), None);
+        assert_eq!(crate::program::complaint(&output, expected), None);
     }
     let taken = world.client.enter(|| listen(ip(V4.client[0]))).unwrap();
     let port = taken.local_addr().unwrap().as_socket().unwrap().port().to_string();

@@ -1,8 +1,6 @@
 //! The netlink drivers on the real kernel; each test runs in a separate network namespace
 //! over its loopback interface.
 
-#![allow(clippy::unwrap_used)]
-
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::time::Duration;

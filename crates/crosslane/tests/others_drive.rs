@@ -1,8 +1,5 @@
 //! Drives whose traffic uses a third-party tunnel: the packets on the wire, and no
 //! process or socket left.
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod program;
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -13,11 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{env, fs, thread};
 
+use crate::program::busy::decide;
+use crate::program::drive::Drive;
+use crate::program::{CROSSLANE, ProgramOutput, can_drive, crosslane, not_run};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{Signal, kill};
-use program::busy::decide;
-use program::drive::Drive;
-use program::{CROSSLANE, ProgramOutput, can_drive, crosslane, not_run};
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 

@@ -1,9 +1,5 @@
 //! An agent that sends the vehicle's CAMs: position from gpsd, messages to an on-board unit's MQTT broker.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
@@ -13,12 +9,12 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
+use crate::program::agent::Agent;
+use crate::program::can_drive;
+use crate::program::links::two_links;
+use crate::program::on_board_unit::{Broker, Published, encoded};
 use crosslane::testbed::Namespace;
 use crosslane_sim::radio::cam::{self, Cam};
-use program::agent::Agent;
-use program::can_drive;
-use program::links::two_links;
-use program::on_board_unit::{Broker, Published, encoded};
 use tempfile::TempDir;
 
 const CONFIGURATION: &str = r#"

@@ -1,15 +1,11 @@
 //! What the package ships, as far as it can be examined without installing it (`make e2e-deb` does that).
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use program::{crosslane, not_run};
+use crate::program::{crosslane, not_run};
 use tempfile::TempDir;
 
 fn packaging() -> PathBuf {

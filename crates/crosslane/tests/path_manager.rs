@@ -3,10 +3,6 @@
 //!
 //! `CROSSLANE_HANG_RUNS` is the number of runs of the test for hangs (default: 12).
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr};
@@ -14,15 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
+use crate::program::agent::Agent;
+use crate::program::can_drive;
+use crate::program::links::{self, exchange, two_links, two_wires};
 use crosslane::netlink::diag::Diag;
 use crosslane::netlink::endpoints::{Endpoint, EndpointSocket, Limits};
 use crosslane::netlink::{PathManager, TcpState, select_path_manager};
 use crosslane::testbed::emulator::Emulator;
 use crosslane::testbed::{Namespace, Route, SERVER, Testbed, Wiring, vehicle_address};
 use nix::sys::signal::Signal;
-use program::agent::Agent;
-use program::can_drive;
-use program::links::{self, exchange, two_links, two_wires};
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 

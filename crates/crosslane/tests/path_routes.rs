@@ -1,19 +1,15 @@
 //! Source routing that an agent sets for its paths, as the kernel applies it.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::program::agent::Agent;
+use crate::program::can_drive;
+use crate::program::links::{allow_ipv6, two_links};
 use crosslane::netlink::{Wiring, interface_towards};
 use crosslane::testbed::{Namespace, SERVER, Testbed, vehicle_address};
 use nix::net::if_::if_nametoindex;
-use program::agent::Agent;
-use program::can_drive;
-use program::links::{allow_ipv6, two_links};
 use rtnetlink::RouteMessageBuilder;
 use socket2::{Domain, Protocol, Socket, Type};
 

@@ -1,9 +1,5 @@
 //! An agent that receives CAMs as frames on a monitor interface: a TAP device whose frames begin with a radiotap header.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::net::IpAddr;
@@ -11,14 +7,14 @@ use std::os::fd::AsRawFd;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::program::agent::Agent;
+use crate::program::can_drive;
+use crate::program::links::{self, two_links};
 use crosslane::netlink::diag::Diag;
 use crosslane::netlink::endpoints::Limits;
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::{Namespace, Wiring, vehicle_address};
 use crosslane_sim::radio::cam::{self, Cam, ROADSIDE_UNIT};
-use program::agent::Agent;
-use program::can_drive;
-use program::links::{self, two_links};
 
 const CONFIGURATION: &str = r#"
 [[path]]

@@ -1,9 +1,5 @@
 //! A recorded drive as a source of the agent: the same observations, and the same decisions as then.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,6 +7,9 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::program::agent::Agent;
+use crate::program::links::two_links;
+use crate::program::{SCENARIO, busy, can_drive, crosslane};
 use arrow_array::RecordBatch;
 use arrow_ipc::reader::FileReader;
 use arrow_ipc::writer::FileWriter;
@@ -26,9 +25,6 @@ use crosslane_core::time;
 use crosslane_sim::record::rows::SampleRow;
 use crosslane_sim::scenario::Scenario;
 use crosslane_sim::world::{World, WorldSample};
-use program::agent::Agent;
-use program::links::two_links;
-use program::{SCENARIO, busy, can_drive, crosslane};
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -1,9 +1,5 @@
 //! Home addresses are led by routes of the kernel or by the OpenFlow process, and found again.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
@@ -42,7 +38,7 @@ fn next_hops() -> Vec<(Ipv4Addr, Ipv4Addr)> {
 
 /// Runs in a namespace with a network 10.90.0.0/24, the backhaul.
 fn at_the_gateway(test: impl FnOnce() + Send) {
-    if !program::can_drive() {
+    if !crate::program::can_drive() {
         return;
     }
     let namespace = Namespace::new().unwrap();

@@ -1,15 +1,14 @@
 //! `crosslane refit` fits the tree again to what the agent's trials have shown, and lets it run if it is better.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::program::agent::{Agent, await_states, command, run};
+use crate::program::links::{self, exchange};
+use crate::program::{CROSSLANE, ProgramOutput, can_drive, crosslane};
 use crosslane::netlink::endpoints::Limits;
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::Testbed;
@@ -17,9 +16,6 @@ use crosslane::trials;
 use crosslane_core::allocate::learned::features::{COUNT, DELIVERY, RTT};
 use crosslane_core::allocate::learned::trial::Trial;
 use crosslane_core::path::PathId;
-use program::agent::{Agent, await_states, command, run};
-use program::links::{self, exchange};
-use program::{CROSSLANE, ProgramOutput, can_drive, crosslane};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -259,7 +255,7 @@ fn the_unit_runs_below_everything_else_within_its_memory() {
     assert_eq!(command, "refit --config /etc/crosslane/agent.toml");
     assert!(fs::read_to_string(packaging.join("crosslane-refit.timer")).unwrap().contains("WantedBy=timers.target"));
     if Command::new("systemd-analyze").arg("--version").output().is_err() {
-        program::not_run("systemd-analyze is missing");
+        crate::program::not_run("systemd-analyze is missing");
         return;
     }
     let folder = TempDir::new().unwrap();

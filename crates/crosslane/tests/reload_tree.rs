@@ -1,19 +1,15 @@
 //! `crosslane reload` reads the strategy's tree again, whole or not at all.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::program::agent::{Agent, await_states, command, run};
+use crate::program::can_drive;
+use crate::program::links::{self, exchange};
 use crosslane::netlink::endpoints::Limits;
 use crosslane::netlink::{PathManager, select_path_manager};
-use program::agent::{Agent, await_states, command, run};
-use program::can_drive;
-use program::links::{self, exchange};
 use tempfile::TempDir;
 
 const CONFIGURATION: &str = r#"

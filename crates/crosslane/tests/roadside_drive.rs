@@ -1,13 +1,9 @@
 //! Drives with one radio interface and a tunnel to each roadside unit: the agent discovers the
 //! units, and builds and removes the tunnels, as on a vehicle.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs;
 
-use program::{can_drive, crosslane};
+use crate::program::{can_drive, crosslane};
 use serde_json::Value;
 use tempfile::TempDir;
 

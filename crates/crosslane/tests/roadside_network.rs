@@ -1,9 +1,5 @@
 //! The whole roadside network, every part a process: a vehicle, two units and a controller that leads its home address.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fmt::Write as _;
 use std::fs;
 use std::net::UdpSocket;
@@ -11,11 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use crate::program::can_drive;
+use crate::program::controller::{Running, start};
+use crate::program::units::{HOME, STATIONS, VEHICLE, World, backhaul, inner, name, wait_until};
 use crosslane::controller::status::{Status, query_controller};
 use crosslane::testbed::SERVER;
-use program::can_drive;
-use program::controller::{Running, start};
-use program::units::{HOME, STATIONS, VEHICLE, World, backhaul, inner, name, wait_until};
 use tempfile::TempDir;
 
 const PORT: u16 = 5400;

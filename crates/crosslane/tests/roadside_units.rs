@@ -1,15 +1,15 @@
 //! An agent that builds tunnels to the roadside units whose CAMs arrive: interfaces and subflows come
 //! and go with the CAMs, and nothing is left.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::program::agent::{Agent, units_in_slots};
+use crate::program::controller::{self, Running};
+use crate::program::links::{connect, exchange, two_links};
+use crate::program::{can_drive, crosslane};
 use crosslane::netlink::diag::Diag;
 use crosslane::netlink::endpoints::{EndpointSocket, Limits};
 use crosslane::netlink::links::{self, Notice};
@@ -17,10 +17,6 @@ use crosslane::netlink::{PathManager, TcpState, select_path_manager};
 use crosslane::testbed::emulator::Emulator;
 use crosslane::testbed::{Namespace, SERVER, Testbed, Wiring, vehicle_address};
 use crosslane::tunnel::security::PrivateKey;
-use program::agent::{Agent, units_in_slots};
-use program::controller::{self, Running};
-use program::links::{connect, exchange, two_links};
-use program::{can_drive, crosslane};
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 use tempfile::TempDir;
@@ -362,7 +358,7 @@ fn an_agent_works_without_a_kind_of_tunnel_that_the_kernel_lacks_and_says_so_onc
         return;
     }
     if has_gre() {
-        program::not_run("this kernel has GRE");
+        crate::program::not_run("this kernel has GRE");
         return;
     }
     let folder = TempDir::new().unwrap();

@@ -1,9 +1,5 @@
 //! `crosslane run`: programs whose TCP sockets become MPTCP sockets.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -11,8 +7,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::program::{CROSSLANE, not_run};
 use crosslane::netlink::diag::Diag;
-use program::{CROSSLANE, not_run};
 use socket2::{Domain, Protocol, Socket, Type};
 use tempfile::TempDir;
 

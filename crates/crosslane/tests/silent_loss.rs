@@ -1,10 +1,6 @@
 //! Silent loss of a path that carries one or many real connections, upstream and downstream;
 //! and the processor time of an idle agent.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -12,15 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
+use crate::program::agent::Agent;
+use crate::program::busy::decide;
+use crate::program::can_drive;
+use crate::program::links::two_links;
 use crosslane::clock::Clock;
 use crosslane::netlink::endpoints::{Endpoint, EndpointSocket, Limits};
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::emulator::Emulator;
 use crosslane::testbed::{SERVER, Testbed, Wiring, vehicle_address};
-use program::agent::Agent;
-use program::busy::decide;
-use program::can_drive;
-use program::links::two_links;
 use socket2::{Domain, Protocol, Socket, Type};
 
 const AGENT_AT_VEHICLE: &str = r#"

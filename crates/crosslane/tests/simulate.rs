@@ -1,10 +1,6 @@
 //! A comparison in simulated time: its files, its independence of the number of threads,
 //! and its interruption.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -13,12 +9,12 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::program::{CROSSLANE, METRICS, ProgramOutput, RECORDS, SCENARIO, crosslane, not_run};
 use arrow_ipc::reader::FileReader;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use program::{CROSSLANE, METRICS, ProgramOutput, RECORDS, SCENARIO, crosslane, not_run};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

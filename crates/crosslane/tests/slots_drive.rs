@@ -1,14 +1,11 @@
 //! A drive along more roadside units than an agent has paths: they take turns in the slots of its
 //! radio, on this machine's kernel as in simulated time.
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod program;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use program::{can_drive, crosslane};
+use crate::program::{can_drive, crosslane};
 use serde_json::Value;
 
 const UNITS: usize = 18;

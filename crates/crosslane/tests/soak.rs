@@ -1,10 +1,6 @@
 //! An agent whose links and connections come and go for a long time: neither its memory nor its descriptors grow.
 //! `MINUTES` of the environment sets how long; `make soak` takes an hour.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,12 +8,12 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::program::agent::Agent;
+use crate::program::links::{self, two_links};
+use crate::program::{CROSSLANE, ProgramOutput, can_drive};
 use crosslane::netlink::endpoints::Limits;
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::Testbed;
-use program::agent::Agent;
-use program::links::{self, two_links};
-use program::{CROSSLANE, ProgramOutput, can_drive};
 use socket2::Socket;
 
 const CONFIGURATION: &str = r#"

@@ -47,6 +47,29 @@ fn files_are_short_enough_to_read() {
     assert_none(broken);
 }
 
+/// Cargo does not look for tests by itself: what neither `main.rs` nor `Cargo.toml` names would never be run, nor would what
+/// has the name of another part of `e2e/tests.sh`.
+#[test]
+fn every_file_of_tests_is_part_of_a_program() {
+    let is_named = |name: &str, file: &str| {
+        let read = |path: &str| fs::read_to_string(root().join("crates").join(name).join(path)).unwrap_or_default();
+        let module = format!("mod {};", file.trim_end_matches(".rs"));
+        read("tests/main.rs").lines().any(|line| line == module)
+            || read("Cargo.toml").contains(&format!("path = \"tests/{file}\""))
+    };
+    let parts = fs::read_to_string(root().join("e2e/tests.sh")).expect("the tests have a script");
+    let is_other = |file: &str| parts.lines().any(|line| line.trim_start().starts_with(&file.replace(".rs", ")")));
+    let missing = files().filter(|file| match file.name.split('/').collect::<Vec<_>>()[..] {
+        ["crates", name, "tests", file] => !is_named(name, file) || is_other(file),
+        _ => false,
+    });
+    assert_none(
+        missing.map(|file| {
+            format!("{}: not in main.rs or Cargo.toml, or e2e/tests.sh has a part of that name", file.name)
+        }),
+    );
+}
+
 #[test]
 fn python_functions_fit_on_a_screen() {
     let too_long = |file: &File| {

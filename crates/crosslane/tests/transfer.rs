@@ -1,11 +1,6 @@
 //! `crosslane send` and `crosslane receive` over loopback: the files that arrive, the
 //! messages to users, and the result of failures.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-mod receiver;
-
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,6 +11,8 @@ use std::sync::atomic::AtomicBool;
 use std::thread::{scope, sleep};
 use std::time::{Duration, UNIX_EPOCH};
 
+use crate::program::{CROSSLANE, ProgramOutput, crosslane};
+use crate::receiver::Receiver;
 use crosslane::clock::Clock;
 use crosslane::transfer::folder::{Folder, Kept, Notice, Parts};
 use crosslane::transfer::multipath::receiving;
@@ -26,8 +23,6 @@ use crosslane_core::transfer::multipath::frame::{self, Greeting};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::Pid;
-use program::{CROSSLANE, ProgramOutput, crosslane};
-use receiver::Receiver;
 use serde_json::Value;
 use socket2::Socket;
 use tempfile::TempDir;

@@ -1,10 +1,5 @@
 //! `crosslane send` of folders: what arrives where, and names that would lead out of the receiver's folder.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-mod receiver;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
@@ -13,9 +8,9 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::thread::scope;
 
+use crate::program::{ProgramOutput, crosslane};
+use crate::receiver::Receiver;
 use crosslane_core::transfer::multipath::frame::{self, Greeting};
-use program::{ProgramOutput, crosslane};
-use receiver::Receiver;
 use serde_json::Value;
 use tempfile::TempDir;
 

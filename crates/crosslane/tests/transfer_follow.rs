@@ -1,10 +1,5 @@
 //! `crosslane send --follow`: files that grow while they are sent.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-mod receiver;
-
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,10 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::program::{CROSSLANE, ProgramOutput};
+use crate::receiver::Receiver;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use program::{CROSSLANE, ProgramOutput};
-use receiver::Receiver;
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -1,10 +1,5 @@
 //! Keys of `crosslane send` and `crosslane receive`: what is on the wire, and who is refused with which sentence.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-mod receiver;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -12,8 +7,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::spawn;
 
-use program::{ProgramOutput, crosslane};
-use receiver::Receiver;
+use crate::program::{ProgramOutput, crosslane};
+use crate::receiver::Receiver;
 use tempfile::TempDir;
 
 /// Content that no other bytes resemble.

@@ -1,9 +1,5 @@
 //! `crosslane send` over two emulated paths, without capabilities and without MPTCP, without an agent and beside one.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -14,12 +10,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{sleep, spawn};
 use std::time::Duration;
 
+use crate::program::links::two_links;
+use crate::program::{CROSSLANE, ProgramOutput, can_drive};
 use crosslane::control::report::{AgentStatus, PathReport, ReasonReport, Report};
 use crosslane::testbed::Testbed;
 use crosslane::testbed::emulator::Emulator;
 use crosslane_core::allocate::Mode;
-use program::links::two_links;
-use program::{CROSSLANE, ProgramOutput, can_drive};
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -1,10 +1,5 @@
 //! Limits on the number of senders that `crosslane receive` serves, and its reply beyond them.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-mod receiver;
-
 use std::fs;
 use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
@@ -12,8 +7,8 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-use program::{ProgramOutput, crosslane};
-use receiver::Receiver;
+use crate::program::{ProgramOutput, crosslane};
+use crate::receiver::Receiver;
 use socket2::Socket;
 use tempfile::TempDir;
 

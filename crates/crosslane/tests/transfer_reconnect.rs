@@ -1,10 +1,5 @@
 //! Connections of `crosslane send` that break, and receivers that are killed in the middle of a file.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-mod receiver;
-
 use std::fs;
 use std::io::Read;
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -12,8 +7,8 @@ use std::path::Path;
 use std::thread::{ScopedJoinHandle, scope, sleep, spawn};
 use std::time::Duration;
 
-use program::{ProgramOutput, crosslane};
-use receiver::Receiver;
+use crate::program::{ProgramOutput, crosslane};
+use crate::receiver::Receiver;
 use tempfile::TempDir;
 
 /// More than the socket buffers of both endpoints hold.

@@ -1,11 +1,6 @@
 //! Transfers that are killed in the middle of a file go on where they were, and states of partial files that cannot be
 //! right are ignored.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-mod receiver;
-
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -16,12 +11,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, UNIX_EPOCH};
 
+use crate::program::{CROSSLANE, ProgramOutput, crosslane};
+use crate::receiver::Receiver;
 use crosslane::clock::Clock;
 use crosslane_core::rng::Rng;
 use crosslane_core::transfer::multipath::frame::{self, Greeting};
 use crosslane_core::transfer::multipath::{extent, pieces};
-use program::{CROSSLANE, ProgramOutput, crosslane};
-use receiver::Receiver;
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;

@@ -1,18 +1,14 @@
 //! What `crosslane send` sends over the expensive path in the cases of `scenarios/deadline`, on this machine's
 //! kernel: no deadline is missed, and little more goes there than must.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use program::busy::decide;
-use program::links::unequal_links;
-use program::{CROSSLANE, ProgramOutput, can_drive};
+use crate::program::busy::decide;
+use crate::program::links::unequal_links;
+use crate::program::{CROSSLANE, ProgramOutput, can_drive};
 use serde_json::Value;
 use tempfile::TempDir;
 

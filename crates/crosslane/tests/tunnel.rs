@@ -1,9 +1,5 @@
 //! The tunnel between two agents, each a process in a separate namespace.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -12,13 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread::{self, JoinHandle, sleep};
 use std::time::Duration;
 
+use crate::program::agent::{Agent, take_down};
+use crate::program::can_drive;
+use crate::program::tunnelled::{INNER, INNER_V6, World, faults};
 use crosslane::clock::Clock;
 use crosslane::testbed::{Namespace, SERVER, Wiring};
 use crosslane_core::time::Instant;
 use nix::sys::signal::Signal;
-use program::agent::{Agent, take_down};
-use program::can_drive;
-use program::tunnelled::{INNER, INNER_V6, World, faults};
 
 const TCP_PORT: u16 = 7000;
 const ECHO_PORT: u16 = 7001;

@@ -1,11 +1,8 @@
 //! A drive whose traffic uses the tunnel.
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod program;
 
 use std::fs;
 
-use program::{can_drive, crosslane};
+use crate::program::{can_drive, crosslane};
 use serde_json::Value;
 
 /// A scenario with 1000 datagrams over two links with 10 % loss each.

@@ -1,23 +1,19 @@
 //! Replayed or unsolicited traffic neither delays a vehicle nor exhausts the memory of a gateway.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
+use crate::program::agent::Agent;
+use crate::program::can_drive;
+use crate::program::tunnelled::{INNER, World};
 use crosslane::clock::{Clock, unix_ns};
 use crosslane::testbed::SERVER;
 use crosslane::tunnel::security::{PrivateKey, Security};
 use crosslane::tunnel::socket::PathSocket;
 use crosslane_core::time::Instant;
-use program::agent::Agent;
-use program::can_drive;
-use program::tunnelled::{INNER, World};
 
 const PORT: u16 = 7005;
 

@@ -2,10 +2,6 @@
 //! packets on the wire; a peer in scapy implements only GRE-in-UDP (scapy is GPL, so it runs
 //! in a separate process).
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -13,12 +9,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::program::agent::Agent;
+use crate::program::can_drive;
+use crate::program::links::{allow_ipv6, two_links};
 use crosslane::netlink::{PathManager, select_path_manager};
 use crosslane::testbed::emulator::Emulator;
 use crosslane::testbed::{Namespace, SERVER, Testbed, vehicle_address};
-use program::agent::Agent;
-use program::can_drive;
-use program::links::{allow_ipv6, two_links};
 use socket2::{Domain, Protocol, Socket, Type};
 
 const GATEWAY: [&str; 2] = ["10.77.0.1", "fd77::1"];

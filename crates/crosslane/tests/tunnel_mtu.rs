@@ -1,9 +1,5 @@
 //! The path MTU is determined by probes inside the tunnel, independently of genuine or forged ICMP messages.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -13,14 +9,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
+use crate::program::agent::Agent;
+use crate::program::tunnelled::{INNER, INNER_V6, World};
+use crate::program::{CROSSLANE, can_drive};
 use crosslane::control::status::Status;
 use crosslane::testbed::{Namespace, SERVER, Wiring, vehicle_address};
 use crosslane_core::packet::icmp_too_big::too_big;
 use crosslane_core::packet::ip::IpView;
 use etherparse::PacketBuilder;
-use program::agent::Agent;
-use program::tunnelled::{INNER, INNER_V6, World};
-use program::{CROSSLANE, can_drive};
 use socket2::{Domain, Protocol, Socket, Type};
 
 const PORT: u16 = 7003;

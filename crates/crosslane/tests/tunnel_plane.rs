@@ -1,6 +1,5 @@
 //! TCP and UDP traffic between two TUN devices with offload, connected by segmentation (GSO)
 //! and coalescing (GRO) of their packets.
-#![allow(clippy::unwrap_used)] // A test fails by a panic.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};

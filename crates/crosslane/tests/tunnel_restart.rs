@@ -1,20 +1,16 @@
 //! State that survives a killed agent, the time until its successor takes over, and the watchdog.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::thread::{self, sleep};
 use std::time::Duration;
 
+use crate::program::agent::{self, Agent};
+use crate::program::can_drive;
+use crate::program::tunnelled::{INNER, World};
 use crosslane::testbed::{Namespace, Route, Wiring};
 use nix::sys::signal::Signal;
-use program::agent::{self, Agent};
-use program::can_drive;
-use program::tunnelled::{INNER, World};
 use tempfile::TempDir;
 
 const PORT: u16 = 7004;

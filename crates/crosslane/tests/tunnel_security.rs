@@ -1,22 +1,18 @@
 //! Keys and sessions of the tunnel against an attacker on the wire and after restarts of
 //! endpoints; and `crosslane keygen`.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::program::crosslane;
 use crosslane::tunnel::security::{
     HandshakeEvent, Opened, PrivateKey, PublicKey, RejectReason, Security, Session, is_data,
 };
 use crosslane_core::rng::Rng;
 use crosslane_core::time::Instant;
-use program::crosslane;
 use ring::hmac;
 
 const UNIX_NS: u64 = 1_800_000_000_000_000_000;

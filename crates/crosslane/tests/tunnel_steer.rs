@@ -1,9 +1,5 @@
 //! `crosslane tunnel` with agents that carry traffic.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs;
 use std::net::UdpSocket;
 use std::os::linux::net::SocketAddrExt;
@@ -14,13 +10,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::{self, JoinHandle, sleep};
 use std::time::Duration;
 
+use crate::program::agent::Agent;
+use crate::program::tunnelled::{INNER, World, faults};
+use crate::program::{CROSSLANE, ProgramOutput, can_drive};
 use crosslane::control::status::{PathStatus, PeerStatus, Status};
 use crosslane::testbed::Namespace;
 use crosslane::tunnel::security::PrivateKey;
 use crosslane_core::tunnel::Mode;
-use program::agent::Agent;
-use program::tunnelled::{INNER, World, faults};
-use program::{CROSSLANE, ProgramOutput, can_drive};
 
 const PORT: u16 = 7002;
 /// Bytes of an inner datagram, with its headers; the tunnel adds 68.

@@ -1,20 +1,16 @@
 //! A roadside unit tells its controller which vehicles it receives and whose tunnels deliver, and
 //! says what it lacks.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::net::UdpSocket;
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::program::agent::Agent;
+use crate::program::units::{Controller, HOME, VEHICLE, World, cam, carries, inner, wait_until};
+use crate::program::{can_drive, crosslane};
 use crosslane::netlink::home::Owner;
 use crosslane::testbed::{Route, Wiring};
 use crosslane_core::roadside::messages::Report;
-use program::agent::Agent;
-use program::units::{Controller, HOME, VEHICLE, World, cam, carries, inner, wait_until};
-use program::{can_drive, crosslane};
 use tempfile::TempDir;
 
 /// Routes of home addresses at a unit.

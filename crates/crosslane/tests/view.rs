@@ -1,20 +1,16 @@
 //! `crosslane view`: the page of a recorded run, and folders that are cut short.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use crate::program::{CROSSLANE, SCENARIO, crosslane};
 use crosslane::control::report::{AgentStatus, ConnectionPage};
 use crosslane::http::Signals;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use program::{CROSSLANE, SCENARIO, crosslane};
 use serde_json::Value;
 use tempfile::TempDir;
 

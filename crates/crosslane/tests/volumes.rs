@@ -1,9 +1,5 @@
 //! Data volumes of paths: real bytes until a limit, and agents that are killed. What the kernel's subflows are decides.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::IpAddr;
@@ -12,6 +8,9 @@ use std::process::{Command, Stdio};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
+use crate::program::agent::Agent;
+use crate::program::links::{self, exchange, two_links};
+use crate::program::{CROSSLANE, ProgramOutput, can_drive, crosslane};
 use chrono::{Datelike, Days};
 use crosslane::clock::local_date;
 use crosslane::control::report::{AgentStatus, VolumeReport};
@@ -22,9 +21,6 @@ use crosslane::testbed::emulator::Emulator;
 use crosslane::testbed::{Testbed, vehicle_address};
 use crosslane_core::mptcp::Subflow;
 use nix::sys::signal::Signal;
-use program::agent::Agent;
-use program::links::{self, exchange, two_links};
-use program::{CROSSLANE, ProgramOutput, can_drive, crosslane};
 use socket2::Socket;
 use tempfile::TempDir;
 

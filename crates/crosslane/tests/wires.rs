@@ -1,7 +1,4 @@
 //! Links that the kernel shapes, on a testbed and in drives.
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod program;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,10 +7,10 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
+use crate::program::{can_drive, crosslane, not_run};
 use crosslane::clock::Clock;
 use crosslane::testbed::wire::{Shape, WirePlan};
 use crosslane::testbed::{Namespace, PathPlan, SERVER, Testbed, TestbedPlan, prepare_privileges, vehicle_address};
-use program::{can_drive, crosslane, not_run};
 use serde_json::Value;
 
 fn privileged() -> bool {

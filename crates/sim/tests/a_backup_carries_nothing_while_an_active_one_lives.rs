@@ -1,12 +1,9 @@
 //! While a subflow that is not a backup is alive, even if its window is full, a
 //! backup carries 0 bytes (RFC 8684 §3.3.8; Linux 6.18: 0 bytes). After the
 //! active subflow becomes stale, the backup carries everything.
-#![allow(missing_docs)]
 
-mod pair;
-
+use crate::pair::{Action, Pair, Setup, Source, TestPath};
 use crosslane_sim::transport::scheduler::Scheduler;
-use pair::{Action, Pair, Setup, Source, TestPath};
 
 #[test]
 fn a_backup_carries_nothing_while_an_active_one_lives() {

@@ -1,13 +1,10 @@
 //! The initiator of a subflow may send data after the fourth segment of the
 //! MP_JOIN handshake (RFC 8684 §3.2), that is after two RTTs of 40 ms. At the
 //! initiator, Linux reports SUB_ESTABLISHED after one RTT.
-#![allow(missing_docs)]
 
-mod pair;
-
+use crate::pair::{Action, Pair, Setup, Source, TestPath};
 use crosslane_core::mptcp::Event;
 use crosslane_core::time::Instant;
-use pair::{Action, Pair, Setup, Source, TestPath};
 
 #[test]
 fn a_join_carries_data_after_two_round_trips() {

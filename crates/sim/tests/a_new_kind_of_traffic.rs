@@ -1,6 +1,5 @@
 //! A kind of traffic is one type: this one, which no file of the program names,
 //! runs in the simulator.
-#![allow(missing_docs)]
 
 use std::error::Error;
 use std::sync::Arc;

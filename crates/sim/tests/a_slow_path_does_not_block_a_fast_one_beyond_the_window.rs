@@ -1,10 +1,7 @@
 //! Data waits at the receiver for data on a slow path, but never more than the
 //! receive window that all subflows share (RFC 8684 §3.3.1).
-#![allow(missing_docs)]
 
-mod pair;
-
-use pair::{Action, Pair, Setup, Source, TestPath};
+use crate::pair::{Action, Pair, Setup, Source, TestPath};
 
 /// Half of `net.ipv4.tcp_rmem[2]`: the maximum window.
 const MAX_WINDOW: u64 = 16 * 1024 * 1024;

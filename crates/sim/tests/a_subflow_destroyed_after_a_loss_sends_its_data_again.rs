@@ -2,11 +2,8 @@
 //! the other subflow at once. Worst delay on Linux 6.18: 72 to 128 ms if the
 //! subflow is closed 50 ms after the failure, 121 to 241 ms if 200 ms after, 23 to
 //! 76 ms if 50 to 200 ms before. Tolerance here: a factor 1.5 or 20 ms.
-#![allow(missing_docs)]
 
-mod pair;
-
-use pair::{Action, agrees_ms, median, silent_failure};
+use crate::pair::{Action, agrees_ms, median, silent_failure};
 
 fn worst(after_ms: i64) -> f64 {
     median(15, |seed| silent_failure(seed, 4, true, &[(after_ms, Action::Destroy { path: 0 })]))

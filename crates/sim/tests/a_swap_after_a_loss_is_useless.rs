@@ -1,11 +1,8 @@
 //! The backup flags are swapped 50 to 200 ms after a path has failed silently: the
 //! data queued on it stays there, and Linux 6.18 needs 730 to 898 ms, as without
 //! the swap. Tolerance here: a factor 1.5.
-#![allow(missing_docs)]
 
-mod pair;
-
-use pair::{Action, agrees_ms, median, silent_failure};
+use crate::pair::{Action, agrees_ms, median, silent_failure};
 
 #[test]
 fn a_swap_after_a_loss_is_useless() {

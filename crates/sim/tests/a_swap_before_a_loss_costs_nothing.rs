@@ -1,11 +1,8 @@
 //! The backup flags are swapped 50 to 200 ms before a path fails silently: the
 //! worst delay on Linux 6.18 is 26 to 28 ms (20 without any event). Tolerance
 //! here: 20 ms.
-#![allow(missing_docs)]
 
-mod pair;
-
-use pair::{Action, agrees_ms, median, silent_failure};
+use crate::pair::{Action, agrees_ms, median, silent_failure};
 
 #[test]
 fn a_swap_before_a_loss_costs_nothing() {

@@ -1,6 +1,5 @@
 //! A learned tree whose order brings less than the user's is withdrawn within a minute, and one that brings more is
 //! not: bulk traffic, the priority scheduler and a send buffer of 64 kB.
-#![allow(missing_docs)]
 
 use std::error::Error;
 

@@ -1,5 +1,4 @@
 //! Strategy `adaptive`: each sign alone makes it leave a path, within a second and for long.
-#![allow(missing_docs)]
 
 use std::collections::BTreeMap;
 use std::error::Error;

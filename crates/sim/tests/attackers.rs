@@ -1,5 +1,4 @@
 //! A station that sends CAMs in the names of roadside units.
-#![allow(missing_docs)]
 
 use std::error::Error;
 

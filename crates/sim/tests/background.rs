@@ -1,6 +1,5 @@
 //! The CAMs of other vehicles use airtime, delay the RSUs' CAMs and collide with
 //! them.
-#![allow(missing_docs)]
 
 use std::error::Error;
 

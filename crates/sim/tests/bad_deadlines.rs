@@ -1,6 +1,5 @@
 //! Each error in traffic with deadlines and in prices is one sentence with the
 //! remedy.
-#![allow(missing_docs)]
 
 use crosslane_sim::scenario::{Engine, Scenario};
 

@@ -1,6 +1,5 @@
 //! Each error in a scenario, or in a file that it names, is one sentence with
 //! file, line and remedy.
-#![allow(missing_docs)]
 
 use std::collections::BTreeMap;
 

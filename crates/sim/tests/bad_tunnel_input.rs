@@ -1,6 +1,5 @@
 //! Each error in a scenario's tunnel, wires or datagrams is one sentence with
 //! file, line and remedy.
-#![allow(missing_docs)]
 
 use crosslane_sim::scenario::Scenario;
 

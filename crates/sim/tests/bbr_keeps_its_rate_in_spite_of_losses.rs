@@ -1,12 +1,9 @@
 //! BBR does not treat a loss as congestion. Linux 6.18 carries 13.97 Mbit/s over
 //! two paths of 8 Mbit/s and 50 ms with 3 % loss in each direction; here only data
 //! is lost.
-#![allow(missing_docs)]
 
-mod pair;
-
+use crate::pair::{Action, Pair, Setup, Source, TestPath, median};
 use crosslane_sim::transport::congestion::Congestion;
-use pair::{Action, Pair, Setup, Source, TestPath, median};
 
 /// Rate in Mbit/s and number of retransmissions, over two paths for 31 s.
 fn run(algorithm: Congestion, test_path: TestPath, seed: u64) -> (f64, f64) {

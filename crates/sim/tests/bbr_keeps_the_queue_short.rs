@@ -1,12 +1,9 @@
 //! BBR queues at most about one bandwidth-delay product; CUBIC fills the whole
 //! queue (Cardwell et al. 2016, figure 5).
-#![allow(missing_docs)]
 
-mod pair;
-
+use crate::pair::{Pair, Setup, Source, TestPath};
 use crosslane_sim::transport::Protocol;
 use crosslane_sim::transport::congestion::Congestion;
-use pair::{Pair, Setup, Source, TestPath};
 
 /// Median RTT of the samples, in ms, and rate, in Mbit/s.
 fn run(algorithm: Congestion) -> (f64, f64) {

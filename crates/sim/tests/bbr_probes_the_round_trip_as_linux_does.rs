@@ -5,13 +5,10 @@
 //! 10.3 to 10.9 s and 309 to 350 ms. After an idle time of 11 s a subflow of MPTCP
 //! starts with it, for 433 to 476 ms; plain TCP, which detects that the
 //! application paused, does not.
-#![allow(missing_docs)]
 
-mod pair;
-
+use crate::pair::{Action, Pair, Setup, Source, TestPath};
 use crosslane_sim::transport::Protocol;
 use crosslane_sim::transport::congestion::Congestion;
-use pair::{Action, Pair, Setup, Source, TestPath};
 
 const UNTIL_MS: u64 = 45_000;
 const STEP_MS: usize = 10;

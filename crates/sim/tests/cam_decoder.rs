@@ -1,5 +1,4 @@
 //! The decoder of CAMs takes any bytes, and what it reads it can write again.
-#![allow(missing_docs)]
 
 use crosslane_sim::radio::cam::{self, Cam};
 use crosslane_sim::radio::cam_vehicle::{LowFrequency, Vehicle, VehicleRole};

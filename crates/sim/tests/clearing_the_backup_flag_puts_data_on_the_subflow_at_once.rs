@@ -2,11 +2,8 @@
 //! 2.8 ms, 45 % of the link rate in the first 100 ms and 78 to 94 % in the next
 //! 400 ms. Checked here: the delay with a message every 2 ms, and with bulk the
 //! shares within a factor 1.5. They may exceed the link rate while its queue fills.
-#![allow(missing_docs)]
 
-mod pair;
-
-use pair::{Action, Pair, Setup, Source, TestPath, median};
+use crate::pair::{Action, Pair, Setup, Source, TestPath, median};
 
 const CLEAR_MS: u64 = 3000;
 

@@ -1,6 +1,5 @@
 //! Mode `cost-first` over a cheap path of 5 Mbit/s and an expensive one of 20: what is sent over the
 //! expensive one is what the cheap one cannot carry.
-#![allow(missing_docs)]
 
 use std::error::Error;
 

@@ -3,13 +3,10 @@
 //! 6356 as BPF) 0.90 and 1.14; the tolerance here is ±20 %. OLIA has the same goal,
 //! but no kernel implements it, so only the goal is checked: no more than one flow
 //! and more than half of one.
-#![allow(missing_docs)]
 
-mod pair;
-
+use crate::pair::{Action, Pair, Setup, Source, TestPath, median};
 use crosslane_sim::transport::Protocol;
 use crosslane_sim::transport::congestion::Congestion;
-use pair::{Action, Pair, Setup, Source, TestPath, median};
 
 fn carried(algorithm: Congestion, protocol: Protocol, seed: u64) -> f64 {
     let test_paths =

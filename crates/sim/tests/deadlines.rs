@@ -1,6 +1,5 @@
 //! The shipped scenarios of uploads with deadlines are valid, and show their
 //! intended effects.
-#![allow(missing_docs)]
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -1,7 +1,6 @@
 //! The same scenario and seed give the same bytes, twice in one process, and in
 //! debug and release builds, because both are compared with one golden value. A
 //! change of the model changes it; the commit then gives the reason.
-#![allow(missing_docs)]
 
 use std::error::Error;
 use std::fmt::{self, Write};

@@ -1,5 +1,4 @@
 //! Echo requests over paths that carry nothing: strategy `adaptive` knows a dead reserve before it needs it.
-#![allow(missing_docs)]
 
 use std::error::Error;
 

@@ -1,6 +1,5 @@
 //! Requirements of a fleet on the world: a track for each vehicle, a configurable
 //! period of the ground truth, and distant RSUs without computing time.
-#![allow(missing_docs)]
 
 use std::error::Error;
 use std::fmt::Write;

@@ -1,5 +1,4 @@
 //! With IPv6 each packet of a path is 20 bytes longer, and nothing else differs.
-#![allow(missing_docs)]
 
 use std::error::Error;
 

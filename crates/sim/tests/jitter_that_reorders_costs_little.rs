@@ -1,13 +1,10 @@
 //! Jitter that reorders is not loss: Linux's RACK waits for late segments, and undoes the recoveries that they
 //! cause. The kernel's figures are of Linux 6.18, plain TCP over one path of 20 ms whose packets each take up to so
 //! much longer, in both directions (`[[cellular]]` with `jitter`, drives of 12 s, one to three seeds).
-#![allow(missing_docs)]
 
-mod pair;
-
+use crate::pair::{Pair, Setup, Source, TestPath, median};
 use crosslane_sim::transport::Protocol;
 use crosslane_sim::transport::congestion::Congestion;
-use pair::{Pair, Setup, Source, TestPath, median};
 
 /// The kernel's goodput in Mbit/s, and the most of its retransmissions.
 struct Driven {

@@ -12,11 +12,8 @@
 //! detected. With 0 the timer re-injects one message per 200 ms while ten new ones
 //! follow, so the delay grows for as long as the path is silent. The table does not
 //! state that time, so only "seconds" is checked.
-#![allow(missing_docs)]
 
-mod pair;
-
-use pair::{median, silent_failure};
+use crate::pair::{median, silent_failure};
 
 fn worst(stale_loss_count: u32, backup: bool) -> f64 {
     median(15, |seed| silent_failure(seed, stale_loss_count, backup, &[]))

@@ -1,7 +1,6 @@
 //! How wrong the labels are that come about on board, where the order that is not in force is tried in adjacent windows:
 //! compared with those of the simulator, which runs both orders with the same seed. And what the trials cost.
 //! `CROSSLANE_SEEDS=10` makes the figures of decision 91.
-#![allow(missing_docs)]
 
 use std::error::Error;
 

@@ -1,6 +1,5 @@
 //! The agent's tree gives the answers of scikit-learn: `lab/tests/golden/tree.json` has a tree, the number of
 //! answers and their digest; `lab/tests/test_learn.py` makes the same rows.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use crosslane_core::allocate::learned::features::{COUNT, QUANTITIES, Values};
 use crosslane_core::allocate::learned::tree::Tree;

@@ -1,5 +1,4 @@
 //! Effects of a cellular link in a scenario: gaps of handovers, a policer, jitter that reorders, steps of the delay.
-#![allow(missing_docs)]
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -1,5 +1,4 @@
 //! The grid city: coverage of its RSUs, and capacity for an oracle.
-#![allow(missing_docs)]
 
 use std::collections::BTreeMap;
 use std::error::Error;

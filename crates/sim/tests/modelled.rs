@@ -1,5 +1,4 @@
 //! Access links modelled from the positions of their stations.
-#![allow(missing_docs)]
 
 use std::error::Error;
 

@@ -1,6 +1,5 @@
 //! The error for a scenario that only the simulator supports names the key, its
 //! line and the remedy.
-#![allow(missing_docs)]
 
 use std::error::Error;
 

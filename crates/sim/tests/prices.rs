@@ -1,5 +1,4 @@
 //! Prices of paths: the order of the paths, how soon a cheaper one returns, and what a run cost.
-#![allow(missing_docs)]
 
 use std::error::Error;
 

@@ -1,5 +1,4 @@
 //! A radio whose roadside units are paths: they share the air, the vehicle's queue and the shaper.
-#![allow(missing_docs)]
 
 use std::error::Error;
 

@@ -1,5 +1,4 @@
 //! The shipped scenarios are valid, and their expectations are feasible.
-#![allow(missing_docs)]
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -1,7 +1,6 @@
 //! One channel that many stations share, against two independent models of the same: a link for
 //! each station with the share of the air time that the others leave (as vehicles of a fleet),
 //! and links that are always saturated.
-#![allow(missing_docs)]
 
 use std::error::Error;
 

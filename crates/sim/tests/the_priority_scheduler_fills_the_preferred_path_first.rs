@@ -1,13 +1,10 @@
 //! The priority scheduler uses the second path only for data that the preferred one
 //! cannot carry (Liao et al. 2020, §IV); upstream's default uses both.
-#![allow(missing_docs)]
 
-mod pair;
-
+use crate::pair::{Action, Pair, Setup, Source, TestPath};
 use crosslane_core::path::PathId;
 use crosslane_core::wanted::Order;
 use crosslane_sim::transport::scheduler::Scheduler;
-use pair::{Action, Pair, Setup, Source, TestPath};
 
 /// Rate over each path, in Mbit/s, with a message every 10 ms.
 fn rates(scheduler: Scheduler, offered_mbit_s: f64) -> [f64; 2] {

@@ -1,5 +1,4 @@
 //! A path that its operator throttles does not hold up the others.
-#![allow(missing_docs)]
 
 use std::error::Error;
 

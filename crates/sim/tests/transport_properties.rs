@@ -1,13 +1,10 @@
 //! Properties of the transport model under any behaviour of links, path managers
 //! and writers. `pair::watch` checks the segments.
-#![allow(missing_docs)]
 
-mod pair;
-
+use crate::pair::{Action, Pair, Setup, Source, TestPath};
 use crosslane_sim::transport::Protocol;
 use crosslane_sim::transport::congestion::Congestion;
 use crosslane_sim::transport::scheduler::Scheduler;
-use pair::{Action, Pair, Setup, Source, TestPath};
 use proptest::prelude::*;
 
 /// Duration of the disturbances, in ms; then everything works.

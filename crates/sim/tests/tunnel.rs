@@ -1,6 +1,5 @@
 //! One flow through the multipath tunnel, compared with a single path and with the
 //! kernel's MPTCP in the same world.
-#![allow(missing_docs)]
 
 use std::error::Error;
 

@@ -1,5 +1,4 @@
 //! Messages through the multipath tunnel: the second path does not delay them.
-#![allow(missing_docs)]
 
 use std::error::Error;
 

@@ -1,11 +1,8 @@
 //! Bulk over 2 × 10 Mbit/s uses the whole capacity of both paths, less headers
 //! (1424 of 1500 bytes; tolerance 5 %).
-#![allow(missing_docs)]
 
-mod pair;
-
+use crate::pair::{Action, Pair, Setup, Source, TestPath};
 use crosslane_sim::transport::congestion::Congestion;
-use pair::{Action, Pair, Setup, Source, TestPath};
 
 #[test]
 fn two_paths_together_carry_their_sum() {

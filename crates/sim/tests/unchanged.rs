@@ -1,6 +1,5 @@
 //! A shipped drive does not change: with the same seed the world has the same
 //! events, and its links carry packets in the same way.
-#![allow(missing_docs)]
 
 use std::collections::BTreeMap;
 use std::error::Error;

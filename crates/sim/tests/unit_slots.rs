@@ -1,5 +1,4 @@
 //! More roadside units than an agent has paths: they take turns in the slots of a radio.
-#![allow(missing_docs)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;

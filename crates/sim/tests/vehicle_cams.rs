@@ -1,6 +1,5 @@
 //! The vehicle's own CAMs: when they are sent, which roadside units receive them, and what
 //! they cost the channel.
-#![allow(missing_docs)]
 
 use std::error::Error;
 

@@ -1,6 +1,5 @@
 //! Many vehicles in one run: each gets the result of a single vehicle except for
 //! the shared airtime, and the results do not depend on order and threads.
-#![allow(missing_docs)]
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -6,12 +6,9 @@
 //! buffer is twice the window. They are checked for a queue of eight packets. With
 //! an RTT of 100 ms BBR took 1571 to 1972 ms and 1445 to 1680 kB, with SO_SNDBUF of
 //! 200 kB 4 to 81 ms and 6 to 80 kB.
-#![allow(missing_docs)]
 
-mod pair;
-
+use crate::pair::{Action, Pair, Setup, Source, TestPath, agrees_ms, median};
 use crosslane_sim::transport::congestion::Congestion;
-use pair::{Action, Pair, Setup, Source, TestPath, agrees_ms, median};
 
 /// Transmission time of the last queued data, in ms, its amount, in kB, and the
 /// subflow's queue at the demotion, in kB.

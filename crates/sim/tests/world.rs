@@ -1,5 +1,4 @@
 //! Events of the world over whole drives.
-#![allow(missing_docs)]
 
 use std::collections::BTreeMap;
 use std::error::Error;

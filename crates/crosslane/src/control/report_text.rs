@@ -227,7 +227,8 @@ fn path_use_row(path: &PathUseReport) -> Vec<String> {
 pub fn change(change: &ChangeReport) -> String {
     let ChangeReport { path, of, to, reason, .. } = change;
     let verb = if of == "belief" { "is believed to be" } else { "becomes" };
-    printable(&format!("{path} {verb} {to}: {} ({})", sentence(reason), reason.rule))
+    let rule = if reason.rule.is_empty() { String::new() } else { format!(" ({})", reason.rule) };
+    printable(&format!("{path} {verb} {to}: {}{rule}", sentence(reason)))
 }
 
 /// What a request has changed.

@@ -132,7 +132,7 @@ function learn(status, now) {
     const verb = change.of === "state" ? "becomes" : "is believed to be";
     known.decisions.push({
       number: change.number, at: now - change.ago_s, path: change.path, verb, to: change.to,
-      text: change.reason.text, rule: change.reason.rule,
+      text: change.reason.text || "nothing is known yet", rule: change.reason.rule,
     });
   }
   known.decisions = known.decisions.slice(-MAX_DECISIONS);

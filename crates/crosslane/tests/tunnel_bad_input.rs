@@ -1,18 +1,14 @@
 //! Invalid tunnel configurations and commands: one error message with a remedy, exit code 2.
 
-#![allow(clippy::unwrap_used)]
-
-mod program;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::program::agent::Agent;
+use crate::program::{assert_none, can_drive, complaint, crosslane};
 use crosslane::netlink::Wiring;
 use crosslane::testbed::Namespace;
-use program::agent::Agent;
-use program::{assert_none, can_drive, complaint, crosslane};
 use tempfile::TempDir;
 
 /// Valid configurations of a vehicle and of a gateway.

@@ -1,0 +1,56 @@
+//! The tests of the crate, as one program: linking one for each costs minutes.
+
+#![allow(clippy::unwrap_used)] // A test fails by a panic.
+
+mod a_backup_carries_nothing_while_an_active_one_lives;
+mod a_join_carries_data_after_two_round_trips;
+mod a_new_kind_of_traffic;
+mod a_slow_path_does_not_block_a_fast_one_beyond_the_window;
+mod a_subflow_destroyed_after_a_loss_sends_its_data_again;
+mod a_swap_after_a_loss_is_useless;
+mod a_swap_before_a_loss_costs_nothing;
+mod a_tree_that_says_the_wrong_path_is_withdrawn;
+mod adaptive;
+mod attackers;
+mod background;
+mod bad_deadlines;
+mod bad_input;
+mod bad_tunnel_input;
+mod bbr_keeps_its_rate_in_spite_of_losses;
+mod bbr_keeps_the_queue_short;
+mod bbr_probes_the_round_trip_as_linux_does;
+mod cam_decoder;
+mod clearing_the_backup_flag_puts_data_on_the_subflow_at_once;
+mod cost_first;
+mod coupled_increases_take_no_more_than_one_flow;
+mod deadlines;
+mod determinism;
+mod echo;
+mod extension_metric;
+mod fleet;
+mod ip_version;
+mod jitter_that_reorders_costs_little;
+mod kernel_defaults_stall_on_a_silent_path;
+mod labels_of_trials;
+mod learned_tree;
+mod link_effects;
+mod manhattan;
+mod modelled;
+mod only_the_simulator_runs_this;
+mod pair;
+mod prices;
+mod roadside_units;
+mod scenarios;
+mod shared_channel;
+mod the_priority_scheduler_fills_the_preferred_path_first;
+mod throttled;
+mod transport_properties;
+mod tunnel;
+mod tunnel_messages;
+mod two_paths_together_carry_their_sum;
+mod unchanged;
+mod unit_slots;
+mod vehicle_cams;
+mod vehicles;
+mod what_is_queued_drains_after_a_demotion;
+mod world;
