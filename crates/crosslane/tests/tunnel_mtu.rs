@@ -170,10 +170,15 @@ fn a_reduced_path_mtu_is_detected_within_seconds_with_or_without_icmp() {
         let expected = (mtu - 68).max(1280);
         assert!((expected.saturating_sub(8).max(1280)..=expected).contains(&known), "{known} of {mtu}, {sends_icmp}");
         let before = count.load(Relaxed);
-        sleep(Duration::from_secs(3));
-        let grown = count.load(Relaxed) - before;
-        eprintln!("{grown} bytes in 3 s over {mtu}, {sends_icmp}, inner MTU {known}");
-        assert!(grown > 1_000_000, "{grown} bytes in 3 s over {mtu}, {sends_icmp}");
+        let grown = || count.load(Relaxed) - before;
+        // The retransmission timeout of TCP may have been doubled meanwhile.
+        for _ in 0..100 {
+            sleep(Duration::from_millis(100));
+            if grown() > 1_000_000 {
+                break;
+            }
+        }
+        assert!(grown() > 1_000_000, "{} bytes in 10 s over {mtu}, {sends_icmp}", grown());
         let (vehicle_ns, server) = (&world.testbed.vehicle, &world.testbed.server);
         let v6 = "fd77::2".parse().unwrap();
         let received = delivered((vehicle_ns, v6), (server, INNER_V6.into()), 1280, 50);
