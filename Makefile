@@ -61,7 +61,7 @@ help: ## list the targets
 demo: build lab ## a drive out of roadside coverage, simulated (under a minute) and on this kernel (3 minutes more), with a report
 	@e2e/demo.sh
 
-test: lint tshark ## check everything: style, types, unit and property tests, hardships, simulations, short drives (10 minutes on two cores after the build)
+test: lint tshark ## check everything: style, types, unit and property tests, hardships, simulations, short drives (about 15 minutes on two cores after the build)
 	$(call say,building the tests)
 	cargo fetch --locked --target $$(rustc -vV | sed -n 's/^host: //p')
 	cargo test --release --locked --workspace --no-run

@@ -25,9 +25,9 @@ const QUANTUM: i64 = 1514;
 /// target a CUBIC flow over 40 ms fills the paths.
 const TARGET: Duration = Duration::from_millis(20);
 const INTERVAL: Duration = Duration::from_millis(120);
-/// CoDel drops nothing while fewer bytes wait than the best recent rate carries within this multiple of its target. The rate
-/// of a radio falls by a factor of ten within a second and rises again: a flow that lost packets in each fall
-/// would be too slow for each rise.
+/// CoDel drops nothing while fewer bytes wait than the best recent rate carries within this multiple of its
+/// target. The rate of a radio falls by a factor of ten within a second and rises again: a flow that lost
+/// packets in each fall would be too slow for each rise.
 const ALLOWED_TARGETS: f64 = 1.5;
 
 /// Delays of the paths.

@@ -305,7 +305,8 @@ impl<P> SendPath<P> {
         let delay = OneWayDelay::of(report, sent, rtt.saturating_sub(min_rtt));
         self.one_way_delay = Some(self.one_way_delay.map_or(delay, |old| old.toward(delay)));
         let window = self.rtt.smoothed().max(MIN_ROUND);
-        // While little is in flight, a long RTT may be due to the queue of the other direction; if the path reorders, to jitter.
+        // While little is in flight, a long RTT may be due to the queue of the other direction; on a path that
+        // reorders, to jitter.
         let unqueued = self.rtt.unqueued().filter(|_| is_window_used && !self.rtt.reorders());
         let queued = unqueued.map_or(Duration::ZERO, |unqueued| rtt.saturating_sub(unqueued));
         self.rate.note(now, sent, Mark::of(report), window, self.cwnd.in_min_rtt_probe(), queued);
