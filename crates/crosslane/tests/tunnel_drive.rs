@@ -53,3 +53,16 @@ fn datagrams_lost_on_one_path_arrive_over_the_other_and_the_keys_are_deleted() {
     }
     assert!(!run.join("keys").exists(), "keys are deleted at the end of a run");
 }
+
+/// A drive of a tunnel begins also where an answer takes longer than the first attempt to get one.
+#[test]
+fn a_tunnel_with_a_long_rtt_is_driven() {
+    if !can_drive() {
+        return;
+    }
+    let workdir = tempfile::TempDir::new().unwrap();
+    let far = LOSSY.replace("delay_ms = 10", "delay_ms = 120").replace("delay_ms = 15", "delay_ms = 120");
+    fs::write(workdir.path().join("s.toml"), far.replace("loss = 0.1", "loss = 0.0")).unwrap();
+    let output = crosslane(workdir.path(), &["drive", "s.toml", "--strategy", "tunnel", "--out", "out"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+}

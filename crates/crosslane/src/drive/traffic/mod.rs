@@ -42,7 +42,8 @@ const DISCARD: u16 = 9;
 const GRACE: Duration = Duration::from_secs(2);
 /// Longest time until a tunnel carries packets.
 const TUNNEL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Timeout of one attempt to reach the server through the tunnel.
+/// Timeout of the first attempt to reach the server through the tunnel; after each one without an answer it doubles, as
+/// the RTT may be longer.
 const ATTEMPT: Duration = Duration::from_millis(100);
 
 /// Configuration of the traffic's endpoints for a strategy.
@@ -149,13 +150,15 @@ impl<'a> TrafficEndpoints<'a> {
     fn await_tunnel(&self, clock: Clock, stop: &AtomicBool) -> Result<()> {
         let closed = SocketAddr::new(self.config.server, DISCARD);
         let deadline = Instant::ZERO + TUNNEL_TIMEOUT;
+        let mut attempt = ATTEMPT;
         while clock.now() < deadline {
             if stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            match TcpStream::connect_timeout(&closed, ATTEMPT) {
+            match TcpStream::connect_timeout(&closed, attempt) {
                 Ok(_) => return Ok(()),
                 Err(cause) if cause.kind() == std::io::ErrorKind::ConnectionRefused => return Ok(()),
+                Err(cause) if cause.kind() == std::io::ErrorKind::TimedOut => attempt *= 2,
                 // Without a route the call returns at once.
                 Err(_) => std::thread::sleep(ATTEMPT / 10),
             }
