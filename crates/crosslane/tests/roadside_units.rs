@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use crate::program::agent::{Agent, units_in_slots};
 use crate::program::controller::{self, Running};
 use crate::program::links::{connect, exchange, two_links};
 use crate::program::{can_drive, crosslane};
+use crosslane::control::status::UnitStatus;
 use crosslane::netlink::diag::Diag;
 use crosslane::netlink::endpoints::{EndpointSocket, Limits};
 use crosslane::netlink::links::{self, Notice};
@@ -133,11 +135,7 @@ impl World {
         let wanted: Vec<(String, IpAddr)> = stations.iter().map(|&one| (name(one), addresses(one)[2].into())).collect();
         let (start, mut complete) = (Instant::now(), None);
         loop {
-            for station in stations {
-                let cam = format!(r#"{{"stationID": {station}, "rssi": -60}}"#);
-                self.onboard_unit.send_to(cam.as_bytes(), "127.0.0.1:5051").unwrap();
-            }
-            sleep(Duration::from_millis(50));
+            send_cams(&self.onboard_unit, stations);
             let (names, subflows) = (interfaces(&self.testbed.vehicle), established(&self.testbed.vehicle));
             let tunnels = names.iter().filter(|name| name.starts_with("rsu")).count();
             let is_there = |(name, inner): &(String, IpAddr)| names.contains(name) && subflows.contains(inner);
@@ -151,10 +149,34 @@ impl World {
         }
     }
 
+    /// The units in slots, read while CAMs of these stations arrive: without them they are soon taken for lost.
+    fn units_while_receiving(&self, stations: &[u32]) -> Vec<UnitStatus> {
+        let (onboard_unit, start, is_read) = (&self.onboard_unit, Instant::now(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_read.load(Ordering::Relaxed) && start.elapsed() < TIMEOUT {
+                    send_cams(onboard_unit, stations);
+                }
+            });
+            let units = units_in_slots(&self.testbed.vehicle);
+            is_read.store(true, Ordering::Relaxed);
+            units
+        })
+    }
+
     /// Interfaces to units.
     fn left(&self) -> Vec<String> {
         interfaces(&self.testbed.vehicle).into_iter().filter(|name| name.starts_with("rsu")).collect()
     }
+}
+
+/// Sends a CAM of each station, and waits for the time to the next ones.
+fn send_cams(onboard_unit: &UdpSocket, stations: &[u32]) {
+    for station in stations {
+        let cam = format!(r#"{{"stationID": {station}, "rssi": -60}}"#);
+        onboard_unit.send_to(cam.as_bytes(), "127.0.0.1:5051").unwrap();
+    }
+    sleep(Duration::from_millis(50));
 }
 
 fn interfaces(namespace: &Namespace) -> Vec<String> {
@@ -199,7 +221,9 @@ fn come_and_go(world: &World, configuration: &str) -> (Vec<(String, String, Stri
     // No CAM is sent meanwhile: on a busy machine the units are taken for lost.
     world.receive_until(&[1002, 1003]);
     assert!(!established(&world.testbed.vehicle).contains(&addresses(1001)[2].into()), "the unit that is gone");
-    for (unit, station) in units_in_slots(&world.testbed.vehicle).iter().zip([1002, 1003]) {
+    let units = world.units_while_receiving(&[1002, 1003]);
+    assert_eq!(units.len(), 2);
+    for (unit, station) in units.iter().zip([1002, 1003]) {
         assert_eq!((unit.station, &unit.name, unit.has_tunnel), (station, &name(station), true), "{unit:?}");
         assert!(configuration.contains(&format!("tunnel = \"{}\"", unit.kind)), "{unit:?}");
         let is_encrypted = unit.kind == "crosslane";
@@ -207,7 +231,6 @@ fn come_and_go(world: &World, configuration: &str) -> (Vec<(String, String, Stri
         assert!(unit.sent_bytes > Some(0) && unit.received_bytes > Some(0), "the handshake of a subflow: {unit:?}");
         assert!(unit.belief == "good" && unit.last_cam_s < 3.0 && (unit.rssi_dbm + 60.0).abs() < 0.1, "{unit:?}");
     }
-    assert_eq!(units_in_slots(&world.testbed.vehicle).len(), 2);
     let text = agent.read("events.jsonl");
     agent.kill();
     assert_eq!(world.left(), ["rsu2", "rsu3"], "a killed agent leaves its tunnels");
