@@ -62,7 +62,8 @@ fn a_tunnel_with_a_long_rtt_is_driven() {
     }
     let workdir = tempfile::TempDir::new().unwrap();
     let far = LOSSY.replace("delay_ms = 10", "delay_ms = 120").replace("delay_ms = 15", "delay_ms = 120");
-    fs::write(workdir.path().join("s.toml"), far.replace("loss = 0.1", "loss = 0.0")).unwrap();
+    let tcp = far.replace("loss = 0.1", "loss = 0.0").replace("protocol = \"udp\"\n", "");
+    fs::write(workdir.path().join("s.toml"), tcp).unwrap();
     let output = crosslane(workdir.path(), &["drive", "s.toml", "--strategy", "tunnel", "--out", "out"]);
     assert_eq!(output.code, Some(0), "{output:?}");
 }
