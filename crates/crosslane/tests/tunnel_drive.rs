@@ -44,6 +44,7 @@ fn datagrams_lost_on_one_path_arrive_over_the_other_and_the_keys_are_deleted() {
     let lost = [0, 1].map(|run| metric(run, "lost_share"));
     assert!(lost[0] > 0.05 && lost[1] < 0.04, "{lost:?} lost; expected are 0.1 and 0.01");
     assert_eq!(metric(1, "duplicated_share"), 0.0, "the second copy is removed");
+    assert!(metric(1, "copied_bytes") > 0.9e6, "1 MB was sent, and each packet twice");
     assert!(metric(1, "tunnel.cpu_s_per_gb") > 0.0);
     let share = metric(1, "path.a.share");
     assert!((0.4..0.6).contains(&share), "{share} over one of two paths");

@@ -1,5 +1,6 @@
 //! One run: namespaces, emulated links, agents, traffic and records.
 
+use crosslane_sim::record::rows::ThroughputRow;
 use crosslane_sim::scenario::{Base, Scenario, Strategy, Wire};
 use crosslane_sim::traffic::Protocol;
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use super::kernel_path_manager::{prepare_server, prepare_vehicle};
 use super::monitor::{MonitorRecord, monitor};
 use super::onboard_unit::OnBoardUnit;
 use super::results::{self, Raw};
-use super::traffic::{EndpointConfig, TrafficEndpoints};
+use super::traffic::{Delivered, EndpointConfig, TrafficEndpoints};
 use super::world::EmulatedWorld;
 use super::{Plan, interface_outages, keep, peer_tunnels, tunnel, unit_endpoints, wire_monitor};
 use crate::agent::unit_tunnel::FIRST_METRIC;
@@ -124,24 +125,27 @@ impl Run {
         let unit = self.testbed.vehicle.enter(OnBoardUnit::new)?;
         let unit = unit.map_err(|cause| Error::failure("opening the on-board unit's sockets", cause))?;
         let mut agents = Agents::start(&self.scenario, &self.strategy, &self.plan.folder, &self.testbed)?;
-        let world = EmulatedWorld::new(&self.scenario, self.plan.entry.seed, &mut self.testbed, unit)?;
+        let mut world = EmulatedWorld::new(&self.scenario, self.plan.entry.seed, &mut self.testbed, unit)?;
         let clock = world.clock;
-        let result = self.run_for_duration(clock, world, || agents.are_running());
+        let result = self.run_for_duration(clock, &mut world, || agents.are_running());
         // An agent that exited early is the cause of any other failure.
         let end = Instant::from_secs_f64(self.scenario.duration_s);
         let reader = Reader { source: "agent", names: &self.names, origin_ns: clock.origin_ns(), end };
+        // They end before the links do: a tunnel counts no path that is gone.
         let agents = agents.finish(reader)?;
-        let raw = result?;
-        results::summarize((&self.scenario, &self.strategy), &self.names, &self.plan, Raw { agents, ..raw })
+        let (kernel, delivered, wire_throughput) = result?;
+        let world = world.finish(&self.testbed)?;
+        let raw = Raw { kernel, delivered, world, wire_throughput, agents };
+        results::summarize((&self.scenario, &self.strategy), &self.names, &self.plan, raw)
     }
 
     /// Runs the world, the traffic and the monitors for the scenario's duration.
     fn run_for_duration(
         &self,
         clock: Clock,
-        mut world: EmulatedWorld,
+        world: &mut EmulatedWorld,
         should_continue: impl FnMut() -> bool,
-    ) -> Result<Raw> {
+    ) -> Result<(MonitorRecord, Delivered, Vec<ThroughputRow>)> {
         let stop = AtomicBool::new(false);
         let traffic = TrafficEndpoints::new(&self.scenario, self.plan.entry.seed, self.endpoint_config());
         let listener = self.testbed.server.enter(|| traffic.listen())??;
@@ -168,8 +172,7 @@ impl Run {
             if self.plan.keep {
                 keep::wait_for_signal(&self.testbed)?;
             }
-            let world = result.and_then(|()| world.finish(&self.testbed))?;
-            Ok(Raw { kernel, delivered, world, wire_throughput, agents: Default::default() })
+            result.map(|()| (kernel, delivered, wire_throughput))
         })
     }
 
