@@ -14,7 +14,7 @@ use crate::allocate::learned::trial::Trial;
 use crate::allocate::{Allocator, Mode};
 use crate::assess::arrivals::Arrivals;
 use crate::assess::rates::Rates;
-use crate::assess::{Alarm, Assessor, Belief, Reason};
+use crate::assess::{Alarm, Assessor, Belief, Finding, Reason};
 use crate::demand::{Admission, Demand};
 use crate::echo::Echoes;
 use crate::engine::Engine;
@@ -305,18 +305,19 @@ impl Agent {
             let mut worst = None;
             for (assessor, at) in path.assessors.iter_mut().zip(0..) {
                 assessor.advance(now);
-                while let Some(alarm) = assessor.poll_alarm() {
-                    self.reports.outputs.push_back(Output::Alarm { path: id, alarm });
-                }
-                while let Some(stalled) = assessor.poll_stalled() {
-                    let event = Event::Stalled(id, stalled);
-                    self.actuators.iter_mut().for_each(|actuator| actuator.handle(now, &event));
+                while let Some(finding) = assessor.poll() {
+                    match finding {
+                        Finding::Alarm(alarm) => self.reports.outputs.push_back(Output::Alarm { path: id, alarm }),
+                        Finding::Stalled(stalled) => {
+                            let event = Event::Stalled(id, stalled);
+                            self.actuators.iter_mut().for_each(|actuator| actuator.handle(now, &event));
+                        }
+                    }
                 }
                 worst = worst.max(Some((assessor.belief().0, at)));
             }
             if let Some((belief, at)) = worst.filter(|(belief, _)| *belief != path.belief) {
-                let reason = path.assessors[at].belief().1.clone();
-                path.believe(now, id, belief, reason, &mut self.reports);
+                path.believe(now, id, (belief, at), &mut self.reports);
                 changed = Some(place);
             }
         }

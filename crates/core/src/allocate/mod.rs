@@ -194,6 +194,11 @@ pub trait Allocator {
     }
 }
 
+/// A copy, to be changed in place.
+fn copied(paths: &[PathInput]) -> PerPath<PathInput> {
+    paths.iter().copied().collect()
+}
+
 /// The good paths marked in `on` are active, other good ones backup. If no marked path
 /// is good, the most preferred good one is active.
 fn select_active(paths: &[PathInput], on: &[bool], on_fade: OnFade) -> PerPath<PathState> {

@@ -15,7 +15,7 @@ use core::net::IpAddr;
 
 use super::answers::{Answers, CROWD};
 use super::stalls::{Stalls, Verdict};
-use super::{Alarm, AlarmKind, Assessor, Belief, Reason, StalledSubflow, push_recent};
+use super::{Alarm, AlarmKind, Assessor, Belief, Finding, Reason, push_recent};
 use crate::path::{Break, Counters, Sample, SampleKind, Transport};
 use crate::reason::{Sentence, Words};
 use crate::time::{Duration, Instant};
@@ -332,12 +332,9 @@ impl Assessor for Silence {
         (belief, &self.reason)
     }
 
-    fn poll_alarm(&mut self) -> Option<Alarm> {
-        self.alarms.pop_front()
-    }
-
-    fn poll_stalled(&mut self) -> Option<StalledSubflow> {
-        self.stalls.poll_stalled()
+    fn poll(&mut self) -> Option<Finding> {
+        let alarm = self.alarms.pop_front().map(Finding::Alarm);
+        alarm.or_else(|| self.stalls.poll_stalled().map(Finding::Stalled))
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
