@@ -302,8 +302,8 @@ impl Agent {
         let mut changed = None;
         for (place, path) in self.paths.iter_mut().enumerate() {
             let id = PathId(place as u8);
-            let mut worst = None;
-            for (assessor, at) in path.assessors.iter_mut().zip(0..) {
+            let mut worst: Option<(Belief, usize)> = None;
+            for (at, assessor) in path.assessors.iter_mut().enumerate() {
                 assessor.advance(now);
                 while let Some(finding) = assessor.poll() {
                     match finding {
@@ -314,7 +314,10 @@ impl Agent {
                         }
                     }
                 }
-                worst = worst.max(Some((assessor.belief().0, at)));
+                let (belief, _) = assessor.belief();
+                if worst.is_none_or(|(worst, _)| worst <= belief) {
+                    worst = Some((belief, at));
+                }
             }
             if let Some((belief, at)) = worst.filter(|(belief, _)| *belief != path.belief) {
                 path.believe(now, id, (belief, at), &mut self.reports);

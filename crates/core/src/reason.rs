@@ -53,7 +53,7 @@ impl fmt::Debug for Figures {
 pub type Sentence = fn([f64; MAX_FIGURES]) -> String;
 
 /// The reason for a belief or a decision.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct Reason {
     /// The rule that applied, e.g. `threshold.leave`.
     pub rule: &'static str,
@@ -117,6 +117,14 @@ impl Reason {
             Some((path, state)) => format!("{path} is {state}: {text}"),
             None => text,
         }
+    }
+}
+
+impl Clone for Reason {
+    /// Out of line: what changes a path clones several, and nothing of it is in the caches before the first.
+    #[inline(never)]
+    fn clone(&self) -> Reason {
+        Reason { rule: self.rule, inputs: self.inputs, words: self.words.clone(), about: self.about.clone() }
     }
 }
 

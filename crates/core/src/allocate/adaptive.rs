@@ -249,27 +249,14 @@ impl Adaptive {
         ranked
     }
 
-    /// Observes the paths; returns a reason if the handover of a good one begins or ends.
-    fn follow_handovers(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Reason> {
-        let mut reason = None;
-        for (track, path) in self.tracks.iter_mut().zip(paths) {
-            let was = track.handover.lasts(self.now);
-            track.observe(now, path);
-            let is = track.handover.lasts(now);
-            if is != was && path.input.belief == Belief::Good {
-                reason = track.handover.since().map(|since| handover_reason(now, since, is));
-            }
-        }
-        reason
-    }
-
-    /// Begins and ends hold-downs; returns the length of one that ends while its path is good.
-    fn hold_down(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Duration> {
-        let mut released = None;
+    /// Observes the paths, and begins and ends hold-downs. Returns the length of one that ends while its path is good, and a
+    /// reason if the handover of a good one begins or ends.
+    fn observe(&mut self, now: Instant, paths: &[PathSupply]) -> (Option<Duration>, Option<Reason>) {
+        let (mut released, mut reason) = (None, None);
         let active = paths.iter().filter(|path| path.input.was == PathState::Active);
         let carries_at = active.map(|path| path.unit_cost).min_by(f64::total_cmp);
         for (track, path) in self.tracks.iter_mut().zip(paths) {
-            let was_held = track.is_held(self.now);
+            let (was_held, was_in_handover) = (track.is_held(self.now), track.handover.lasts(self.now));
             let is_bad = matches!(path.input.belief, Belief::Fading | Belief::Stalled | Belief::Lost);
             if track.is_active && track.is_good && is_bad && !path.rat.needs_signal() {
                 track.leave(now);
@@ -278,8 +265,13 @@ impl Adaptive {
             if was_held && !track.is_held(now) && path.input.belief == Belief::Good {
                 released = Some(track.hold_down());
             }
+            track.observe(now, path);
+            let is_in_handover = track.handover.lasts(now);
+            if is_in_handover != was_in_handover && path.input.belief == Belief::Good {
+                reason = track.handover.since().map(|since| handover_reason(now, since, is_in_handover));
+            }
         }
-        released
+        (released, reason)
     }
 }
 
@@ -338,8 +330,7 @@ impl Allocator for Adaptive {
 
     fn review(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Reason> {
         self.tracks.resize(paths.len(), Track::default());
-        let released = self.hold_down(now, paths);
-        let announced = self.follow_handovers(now, paths);
+        let (released, announced) = self.observe(now, paths);
         self.now = now;
         let of_one = self.one.review(now, paths);
         let of_all = self.one.lend(&mut self.all, |all| all.review_tracked(now, paths));

@@ -196,7 +196,9 @@ pub trait Allocator {
 
 /// A copy, to be changed in place.
 fn copied(paths: &[PathInput]) -> PerPath<PathInput> {
-    paths.iter().copied().collect()
+    let mut copy = PerPath::new();
+    copy.extend(paths.iter().copied());
+    copy
 }
 
 /// The good paths marked in `on` are active, other good ones backup. If no marked path

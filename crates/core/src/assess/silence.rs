@@ -302,8 +302,8 @@ impl Assessor for Silence {
     }
 
     fn advance(&mut self, now: Instant) {
-        if let (Some(deadline), Some(last)) = (self.cam_deadline(), self.last_cam)
-            && now >= deadline
+        if let Some(last) = self.last_cam
+            && self.cam_deadline().is_some_and(|deadline| now >= deadline)
         {
             let silent_ms = now.since(last).as_secs_f64() * 1e3;
             let period_ms = self.intervals.iter().min().map_or(0.0, |period| period.as_secs_f64() * 1e3);
