@@ -6,7 +6,6 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use arrayvec::ArrayVec;
 use core::iter;
 
 use super::path::Path;
@@ -15,7 +14,7 @@ use crate::actuator::Verdict;
 use crate::allocate::{Allocator, PathInput, PathSupply};
 use crate::assess::Reason;
 use crate::demand::Demand;
-use crate::path::{MAX_PATHS, PathId, PathState, PerPath};
+use crate::path::{PathId, PathState, PerPath};
 use crate::time::Instant;
 use crate::wanted::{ConnectionClass, MAX_CLASSES, Wanted};
 
@@ -181,8 +180,11 @@ impl Agent {
     }
 
     pub(super) fn apply(&mut self, now: Instant) {
-        let of_path = |place: usize| self.classes.iter().map(move |class| &class.paths[place].1);
-        let further: ArrayVec<&Reason, { MAX_PATHS * MAX_CLASSES }> = (0..self.paths.len()).flat_map(of_path).collect();
+        // Without further classes this takes no memory.
+        let mut further: Vec<&Reason> = Vec::with_capacity(self.paths.len() * self.classes.len());
+        for place in 0..self.paths.len() {
+            further.extend(self.classes.iter().map(|class| &class.paths[place].1));
+        }
         let further_of = |place: usize| &further[place * self.classes.len()..][..self.classes.len()];
         let verdicts = self.paths.iter().enumerate().map(|(place, path)| Verdict {
             belief: path.belief,

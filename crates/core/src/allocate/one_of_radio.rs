@@ -201,15 +201,16 @@ impl OneOfRadio {
 
     /// The wanted states, if these paths serve their radios.
     fn states(&self, counted: &[PathInput], serving: &[(u8, usize)]) -> PerPath<PathState> {
+        let is_on = |place, path: &PathInput| self.tiers.is_on(place, path);
         if serving.is_empty() {
-            return select_active(counted, &self.tiers.on(counted), OnFade::Backup);
+            return select_active(counted, is_on, OnFade::Backup);
         }
         let of =
             |path: &PathInput| serving.iter().find(|(radio, _)| path.radio == Some(*radio)).map(|(_, place)| *place);
         let carries = |place: usize| of(&counted[place]).is_none_or(|first| first == place);
         let places: PerPath<usize> = (0..counted.len()).filter(|place| carries(*place)).collect();
         let inputs: PerPath<PathInput> = places.iter().map(|place| counted[*place]).collect();
-        let chosen = select_active(&inputs, &self.tiers.on(&inputs), OnFade::Backup);
+        let chosen = select_active(&inputs, is_on, OnFade::Backup);
         let mut states: PerPath<PathState> = counted.iter().map(fallback_state).collect();
         for (&place, state) in places.iter().zip(chosen) {
             states[place] = state;
