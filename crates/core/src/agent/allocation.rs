@@ -6,6 +6,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use arrayvec::ArrayVec;
 use core::iter;
 
 use super::path::Path;
@@ -14,7 +15,7 @@ use crate::actuator::Verdict;
 use crate::allocate::{Allocator, PathInput, PathSupply};
 use crate::assess::Reason;
 use crate::demand::Demand;
-use crate::path::{PathId, PathState, PerPath};
+use crate::path::{MAX_PATHS, PathId, PathState, PerPath};
 use crate::time::Instant;
 use crate::wanted::{ConnectionClass, MAX_CLASSES, Wanted};
 
@@ -180,8 +181,7 @@ impl Agent {
     }
 
     pub(super) fn apply(&mut self, now: Instant) {
-        // Without further classes this takes no memory.
-        let mut further: Vec<&Reason> = Vec::with_capacity(self.paths.len() * self.classes.len());
+        let mut further = ArrayVec::<&Reason, { MAX_PATHS * MAX_CLASSES }>::new();
         for place in 0..self.paths.len() {
             further.extend(self.classes.iter().map(|class| &class.paths[place].1));
         }
