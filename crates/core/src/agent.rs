@@ -192,23 +192,21 @@ impl Agent {
         allocator: Box<dyn Allocator + Send>,
         actuators: Vec<Box<dyn Actuator>>,
     ) -> Agent {
-        let (arrivals, rates, reports) = (Arrivals::default(), Rates::default(), Reports::default());
         let wanted = paths.iter().map(|_| PathState::Closed).collect();
-        let (classes, preferred) = (Vec::new(), None);
         let mut agent = Agent {
             paths: Vec::new(),
             assessors,
             allocator,
-            classes,
+            classes: Vec::new(),
             actuators,
             wanted,
             unit_costs: Vec::new(),
-            arrivals,
-            rates,
+            arrivals: Arrivals::default(),
+            rates: Rates::default(),
             echoes: Echoes::default(),
-            preferred,
+            preferred: None,
             assessed: None,
-            reports,
+            reports: Reports::default(),
         };
         for (spec, &rank) in paths.iter().zip(ranks) {
             agent.place(Instant::ZERO, spec, rank);
@@ -315,9 +313,7 @@ impl Agent {
                     }
                 }
                 let (belief, _) = assessor.belief();
-                if worst.is_none_or(|(worst, _)| worst <= belief) {
-                    worst = Some((belief, at));
-                }
+                worst = worst.filter(|(worst, _)| *worst > belief).or(Some((belief, at)));
             }
             if let Some((belief, at)) = worst.filter(|(belief, _)| *belief != path.belief) {
                 path.believe(now, id, (belief, at), &mut self.reports);

@@ -63,7 +63,8 @@ impl Cost {
         self.decisions += handled.decisions;
     }
 
-    /// Half of the samples take no longer, and nine of ten. A mean would be that of the few in which the machine did something else.
+    /// Half of the samples take no longer, and nine of ten. A mean would be that of the few in which the machine did
+    /// something else.
     fn row(mut self, what: &str) -> String {
         self.nanos.sort_unstable();
         let quantile_us = |tenths: usize| {
@@ -152,7 +153,7 @@ fn drive() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Changes one after another, so that what they need is in the caches: of two paths the one that carries goes down, and up again.
+/// Changes one after another, so that what they need is in the caches: in turn a path goes down, and up again.
 fn changes() -> Result<(), Box<dyn std::error::Error>> {
     let (mut vehicle, mut change) = (Vehicle::new()?, Cost::default());
     for step in 0..100_000_u64 {

@@ -249,8 +249,8 @@ impl Adaptive {
         ranked
     }
 
-    /// Observes the paths, and begins and ends hold-downs. Returns the length of one that ends while its path is good, and a
-    /// reason if the handover of a good one begins or ends.
+    /// Observes the paths, and begins and ends hold-downs. Returns the length of one that ends while its path is good,
+    /// and a reason if the handover of a good one begins or ends.
     fn observe(&mut self, now: Instant, paths: &[PathSupply]) -> (Option<Duration>, Option<Reason>) {
         let (mut released, mut reason) = (None, None);
         let active = paths.iter().filter(|path| path.input.was == PathState::Active);
