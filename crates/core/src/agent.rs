@@ -14,7 +14,7 @@ use crate::allocate::learned::trial::Trial;
 use crate::allocate::{Allocator, Mode};
 use crate::assess::arrivals::Arrivals;
 use crate::assess::rates::Rates;
-use crate::assess::{Alarm, Assessor, Belief, Reason};
+use crate::assess::{Alarm, Assessor, Belief, Finding, Reason};
 use crate::demand::{Admission, Demand};
 use crate::echo::Echoes;
 use crate::engine::Engine;
@@ -192,23 +192,21 @@ impl Agent {
         allocator: Box<dyn Allocator + Send>,
         actuators: Vec<Box<dyn Actuator>>,
     ) -> Agent {
-        let (arrivals, rates, reports) = (Arrivals::default(), Rates::default(), Reports::default());
         let wanted = paths.iter().map(|_| PathState::Closed).collect();
-        let (classes, preferred) = (Vec::new(), None);
         let mut agent = Agent {
             paths: Vec::new(),
             assessors,
             allocator,
-            classes,
+            classes: Vec::new(),
             actuators,
             wanted,
             unit_costs: Vec::new(),
-            arrivals,
-            rates,
+            arrivals: Arrivals::default(),
+            rates: Rates::default(),
             echoes: Echoes::default(),
-            preferred,
+            preferred: None,
             assessed: None,
-            reports,
+            reports: Reports::default(),
         };
         for (spec, &rank) in paths.iter().zip(ranks) {
             agent.place(Instant::ZERO, spec, rank);
@@ -302,21 +300,23 @@ impl Agent {
         let mut changed = None;
         for (place, path) in self.paths.iter_mut().enumerate() {
             let id = PathId(place as u8);
-            let mut worst = None;
-            for (assessor, at) in path.assessors.iter_mut().zip(0..) {
+            let mut worst: Option<(Belief, usize)> = None;
+            for (at, assessor) in path.assessors.iter_mut().enumerate() {
                 assessor.advance(now);
-                while let Some(alarm) = assessor.poll_alarm() {
-                    self.reports.outputs.push_back(Output::Alarm { path: id, alarm });
+                while let Some(finding) = assessor.poll() {
+                    match finding {
+                        Finding::Alarm(alarm) => self.reports.outputs.push_back(Output::Alarm { path: id, alarm }),
+                        Finding::Stalled(stalled) => {
+                            let event = Event::Stalled(id, stalled);
+                            self.actuators.iter_mut().for_each(|actuator| actuator.handle(now, &event));
+                        }
+                    }
                 }
-                while let Some(stalled) = assessor.poll_stalled() {
-                    let event = Event::Stalled(id, stalled);
-                    self.actuators.iter_mut().for_each(|actuator| actuator.handle(now, &event));
-                }
-                worst = worst.max(Some((assessor.belief().0, at)));
+                let (belief, _) = assessor.belief();
+                worst = worst.filter(|(worst, _)| *worst > belief).or(Some((belief, at)));
             }
             if let Some((belief, at)) = worst.filter(|(belief, _)| *belief != path.belief) {
-                let reason = path.assessors[at].belief().1.clone();
-                path.believe(now, id, belief, reason, &mut self.reports);
+                path.believe(now, id, (belief, at), &mut self.reports);
                 changed = Some(place);
             }
         }

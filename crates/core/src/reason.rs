@@ -5,20 +5,55 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
-use arrayvec::ArrayVec;
 use core::fmt;
+use core::ops::Deref;
 
 /// Maximum number of figures of a reason.
 pub const MAX_FIGURES: usize = 4;
 
-/// The figures of a reason by name, with the unit as suffix.
-pub type Figures = ArrayVec<(&'static str, f64), MAX_FIGURES>;
+/// The figures of a reason by name, with the unit as suffix; those after the first [`MAX_FIGURES`] are left out.
+#[derive(Clone, Copy, Default)]
+pub struct Figures {
+    all: [(&'static str, f64); MAX_FIGURES],
+    number: u8,
+}
+
+impl FromIterator<(&'static str, f64)> for Figures {
+    fn from_iter<I: IntoIterator<Item = (&'static str, f64)>>(figures: I) -> Figures {
+        let mut collected = Figures::default();
+        for (place, figure) in collected.all.iter_mut().zip(figures) {
+            *place = figure;
+            collected.number += 1;
+        }
+        collected
+    }
+}
+
+impl Deref for Figures {
+    type Target = [(&'static str, f64)];
+
+    fn deref(&self) -> &[(&'static str, f64)] {
+        &self.all[..usize::from(self.number)]
+    }
+}
+
+impl PartialEq for Figures {
+    fn eq(&self, other: &Figures) -> bool {
+        **self == **other
+    }
+}
+
+impl fmt::Debug for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
 
 /// Makes a sentence of the figures of a reason, in their order; those that it does not have are NaN.
 pub type Sentence = fn([f64; MAX_FIGURES]) -> String;
 
 /// The reason for a belief or a decision.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct Reason {
     /// The rule that applied, e.g. `threshold.leave`.
     pub rule: &'static str,
@@ -53,7 +88,7 @@ impl Reason {
 
     /// The same with these figures; only the first [`MAX_FIGURES`] are kept.
     pub fn with(self, inputs: impl IntoIterator<Item = (&'static str, f64)>) -> Reason {
-        Reason { inputs: inputs.into_iter().take(MAX_FIGURES).collect(), ..self }
+        Reason { inputs: inputs.into_iter().collect(), ..self }
     }
 
     /// The same for what follows from the state of another path.
@@ -73,7 +108,7 @@ impl Reason {
             Words::Text(text) => String::from(&**text),
             Words::Figures(sentence) => {
                 let mut figures = [f64::NAN; MAX_FIGURES];
-                figures.iter_mut().zip(&self.inputs).for_each(|(figure, (_, value))| *figure = *value);
+                figures.iter_mut().zip(self.inputs.iter()).for_each(|(figure, (_, value))| *figure = *value);
                 sentence(figures)
             }
         };
@@ -82,6 +117,14 @@ impl Reason {
             Some((path, state)) => format!("{path} is {state}: {text}"),
             None => text,
         }
+    }
+}
+
+impl Clone for Reason {
+    /// Out of line: what changes a path clones several, and nothing of it is in the caches before the first.
+    #[inline(never)]
+    fn clone(&self) -> Reason {
+        Reason { rule: self.rule, inputs: self.inputs, words: self.words.clone(), about: self.about.clone() }
     }
 }
 

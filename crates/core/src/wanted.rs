@@ -110,6 +110,11 @@ impl Wanted {
         &self.states
     }
 
+    /// The same, to be changed.
+    pub(crate) fn states_mut(&mut self) -> &mut [PathState] {
+        &mut self.states
+    }
+
     /// The state of a path for a class; an unknown class is the default one.
     pub fn state(&self, class: ConnectionClass, path: PathId) -> PathState {
         let further = usize::from(class.0).checked_sub(1).and_then(|place| self.further.get(place));

@@ -6,7 +6,6 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use arrayvec::ArrayVec;
 use core::net::{IpAddr, SocketAddr};
 
 use crate::assess::{Belief, StalledSubflow};
@@ -17,7 +16,7 @@ use crate::mptcp::{
 use crate::path::{PathId, PathSpec, PathState};
 use crate::reason::Reason;
 use crate::time::Instant;
-use crate::wanted::{ConnectionClass, MAX_CLASSES, Wanted};
+use crate::wanted::{ConnectionClass, Wanted};
 
 mod kernel_endpoints;
 mod mptcp_subflows;
@@ -34,7 +33,7 @@ pub struct Verdict<'a> {
     /// The reason for its wanted state for the default class of connections; empty until a decision.
     pub reason: &'a Reason,
     /// The same for each further class.
-    pub further: ArrayVec<&'a Reason, MAX_CLASSES>,
+    pub further: &'a [&'a Reason],
 }
 
 impl<'a> Verdict<'a> {

@@ -6,6 +6,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use arrayvec::ArrayVec;
 use core::iter;
 
 use super::path::Path;
@@ -14,7 +15,7 @@ use crate::actuator::Verdict;
 use crate::allocate::{Allocator, PathInput, PathSupply};
 use crate::assess::Reason;
 use crate::demand::Demand;
-use crate::path::{PathId, PathState, PerPath};
+use crate::path::{MAX_PATHS, PathId, PathState, PerPath};
 use crate::time::Instant;
 use crate::wanted::{ConnectionClass, MAX_CLASSES, Wanted};
 
@@ -180,14 +181,17 @@ impl Agent {
     }
 
     pub(super) fn apply(&mut self, now: Instant) {
-        let paths = self.paths.iter().enumerate();
-        let verdicts: PerPath<Verdict> = paths.map(|(place, path)| verdict(path, place, &self.classes)).collect();
+        let mut further = ArrayVec::<&Reason, { MAX_PATHS * MAX_CLASSES }>::new();
+        for place in 0..self.paths.len() {
+            further.extend(self.classes.iter().map(|class| &class.paths[place].1));
+        }
+        let further_of = |place: usize| &further[place * self.classes.len()..][..self.classes.len()];
+        let verdicts = self.paths.iter().enumerate().map(|(place, path)| Verdict {
+            belief: path.belief,
+            reason: &path.state_reason,
+            further: further_of(place),
+        });
+        let verdicts: PerPath<Verdict> = verdicts.collect();
         self.actuators.iter_mut().for_each(|actuator| actuator.apply(now, &self.wanted, &verdicts));
     }
-}
-
-fn verdict<'a>(path: &'a Path, place: usize, classes: &'a [Class]) -> Verdict<'a> {
-    // A path without a decision of the class has no reason.
-    let further = classes.iter().filter_map(|class| class.paths.get(place).map(|(_, reason)| reason)).collect();
-    Verdict { belief: path.belief, reason: &path.state_reason, further }
 }

@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::assess::{Belief, Reason, push_recent};
+use crate::assess::{Belief, Reason};
 use crate::path::{MAX_PATHS, PathId, PathState};
 use crate::time::Instant;
 
@@ -42,10 +42,13 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    pub(super) fn push(&mut self, at: Instant, path: PathId, to: Changed, reason: Reason) {
+    pub(super) fn push(&mut self, at: Instant, path: PathId, to: Changed, reason: &Reason) {
         self.last += 1;
-        let change = Change { number: self.last, at, path, to, reason };
-        push_recent(&mut self.recent[usize::from(path.0)], MAX_CHANGES, change);
+        let recent = &mut self.recent[usize::from(path.0)];
+        if recent.len() >= MAX_CHANGES {
+            recent.pop_front();
+        }
+        recent.push_back(Change { number: self.last, at, path, to, reason: reason.clone() });
     }
 
     /// Another path takes this id.
@@ -69,7 +72,7 @@ mod tests {
     fn a_path_that_changes_often_keeps_its_last_changes_and_displaces_no_other() {
         let mut changes = Changes::default();
         let mut push = |path| {
-            changes.push(Instant::ZERO, PathId(path), Changed::State(PathState::Active), Reason::default());
+            changes.push(Instant::ZERO, PathId(path), Changed::State(PathState::Active), &Reason::default());
         };
         push(0);
         (0..100).for_each(|_| push(1));

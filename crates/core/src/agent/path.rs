@@ -58,16 +58,18 @@ impl Path {
         Path { name, rat: spec.rat, rank, radio: spec.radio, assessors, measures, ..Path::default() }
     }
 
-    pub(super) fn believe(&mut self, now: Instant, path: PathId, belief: Belief, reason: Reason, to: &mut Reports) {
+    /// Takes over the belief of one of its assessors.
+    pub(super) fn believe(&mut self, now: Instant, path: PathId, (belief, of): (Belief, usize), to: &mut Reports) {
+        let reason = self.assessors[of].belief().1.clone();
         (self.belief, self.reason, self.believed) = (belief, reason.clone(), now);
-        to.changes.push(now, path, Changed::Belief(belief), reason.clone());
+        to.changes.push(now, path, Changed::Belief(belief), &reason);
         to.outputs.push_back(Output::Belief { path, belief, reason });
     }
 
     pub(super) fn decide(&mut self, now: Instant, path: PathId, state: PathState, reason: Reason, to: &mut Reports) {
         let was = core::mem::replace(&mut self.state, state);
         (self.state_reason, self.decided) = (reason.clone(), now);
-        to.changes.push(now, path, Changed::State(state), reason.clone());
+        to.changes.push(now, path, Changed::State(state), &reason);
         to.outputs.push_back(Output::Decision { path, state, was, reason });
     }
 

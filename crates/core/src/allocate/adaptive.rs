@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 
 use super::fullness::{FULL, Fullness};
 use super::one_of_radio::{OneOfRadio, Params};
-use super::{Allocator, Latest, Mode, PathInput, PathSupply, fallback_state};
+use super::{Allocator, Latest, Mode, PathInput, PathSupply, copied, fallback_state};
 use crate::assess::motion::Handover;
 use crate::assess::{Belief, Reason};
 use crate::path::{Carried, PathState, PerPath};
@@ -59,6 +59,7 @@ const HELD: u8 = 128;
 pub struct Adaptive {
     mode: Mode,
     one: OneOfRadio,
+    /// Has no knowledge of the paths but that of `one`.
     all: OneOfRadio,
     now: Instant,
     tracks: Vec<Track>,
@@ -238,36 +239,24 @@ impl Adaptive {
     /// The paths with the ranks by which they are preferred now: one in hold-down does not take
     /// over from a good path.
     fn ranked(&self, paths: &[PathInput]) -> PerPath<PathInput> {
-        let rank = |(place, path): (usize, &PathInput)| {
+        let mut ranked = copied(paths);
+        for (path, track) in ranked.iter_mut().zip(&self.tracks) {
             let carries = path.was == PathState::Active && path.belief == Belief::Good;
-            let track = self.tracks.get(place).copied().unwrap_or_default();
-            let is_held = track.handover.lasts(self.now) || (!carries && track.is_held(self.now));
-            PathInput { rank: if is_held { HELD.saturating_add(path.rank) } else { path.rank }, ..*path }
-        };
-        paths.iter().enumerate().map(rank).collect()
-    }
-
-    /// Observes the paths; returns a reason if the handover of a good one begins or ends.
-    fn follow_handovers(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Reason> {
-        let mut reason = None;
-        for (track, path) in self.tracks.iter_mut().zip(paths) {
-            let was = track.handover.lasts(self.now);
-            track.observe(now, path);
-            let is = track.handover.lasts(now);
-            if is != was && path.input.belief == Belief::Good {
-                reason = track.handover.since().map(|since| handover_reason(now, since, is));
+            if track.handover.lasts(self.now) || (!carries && track.is_held(self.now)) {
+                path.rank = path.rank.saturating_add(HELD);
             }
         }
-        reason
+        ranked
     }
 
-    /// Begins and ends hold-downs; returns the length of one that ends while its path is good.
-    fn hold_down(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Duration> {
-        let mut released = None;
+    /// Observes the paths, and begins and ends hold-downs. Returns the length of one that ends while its path is good,
+    /// and a reason if the handover of a good one begins or ends.
+    fn observe(&mut self, now: Instant, paths: &[PathSupply]) -> (Option<Duration>, Option<Reason>) {
+        let (mut released, mut reason) = (None, None);
         let active = paths.iter().filter(|path| path.input.was == PathState::Active);
         let carries_at = active.map(|path| path.unit_cost).min_by(f64::total_cmp);
         for (track, path) in self.tracks.iter_mut().zip(paths) {
-            let was_held = track.is_held(self.now);
+            let (was_held, was_in_handover) = (track.is_held(self.now), track.handover.lasts(self.now));
             let is_bad = matches!(path.input.belief, Belief::Fading | Belief::Stalled | Belief::Lost);
             if track.is_active && track.is_good && is_bad && !path.rat.needs_signal() {
                 track.leave(now);
@@ -276,8 +265,13 @@ impl Adaptive {
             if was_held && !track.is_held(now) && path.input.belief == Belief::Good {
                 released = Some(track.hold_down());
             }
+            track.observe(now, path);
+            let is_in_handover = track.handover.lasts(now);
+            if is_in_handover != was_in_handover && path.input.belief == Belief::Good {
+                reason = track.handover.since().map(|since| handover_reason(now, since, is_in_handover));
+            }
         }
-        released
+        (released, reason)
     }
 }
 
@@ -312,7 +306,10 @@ fn is_dead_reserve(paths: &[PathInput], path: &PathInput, state: PathState) -> b
 
 impl Allocator for Adaptive {
     fn allocate(&mut self, paths: &[PathInput]) -> Wanted {
-        let wanted = if self.shares { self.all.allocate(paths) } else { self.one.allocate(&self.ranked(paths)) };
+        let mut wanted = match self.shares {
+            true => self.one.lend(&mut self.all, |all| all.allocate(paths)),
+            false => self.one.allocate(&self.ranked(paths)),
+        };
         let is_any_good = paths.iter().any(|path| path.belief == Belief::Good);
         if !is_any_good && let Some(first) = self.next_turn(paths) {
             let state = |(place, path)| {
@@ -321,21 +318,22 @@ impl Allocator for Adaptive {
             return paths.iter().enumerate().map(state).collect();
         }
         self.turn = None;
-        let state = |(place, (path, state)): (usize, (&PathInput, &PathState))| match *state {
-            PathState::Closed => self.reserve(place, path, PathState::Closed),
-            state if is_dead_reserve(paths, path, state) => PathState::Closed,
-            state => state,
-        };
-        paths.iter().zip(wanted.states()).enumerate().map(state).collect()
+        for (place, (path, state)) in paths.iter().zip(wanted.states_mut()).enumerate() {
+            *state = match *state {
+                PathState::Closed => self.reserve(place, path, PathState::Closed),
+                state if is_dead_reserve(paths, path, state) => PathState::Closed,
+                state => state,
+            };
+        }
+        wanted
     }
 
     fn review(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Reason> {
         self.tracks.resize(paths.len(), Track::default());
-        let released = self.hold_down(now, paths);
-        let announced = self.follow_handovers(now, paths);
+        let (released, announced) = self.observe(now, paths);
         self.now = now;
         let of_one = self.one.review(now, paths);
-        let of_all = self.all.review_like(now, paths, &self.one);
+        let of_all = self.one.lend(&mut self.all, |all| all.review_tracked(now, paths));
         if let Some(held) = released.filter(|_| !self.shares) {
             return Some(Reason::new("adaptive.return", [("held_s", held.as_secs_f64())], |[held_s, ..]| {
                 format!("a path that was left is good, and was held down for {held_s:.0} s")
@@ -367,7 +365,7 @@ impl Allocator for Adaptive {
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        let radio = if self.shares { self.all.next_wakeup() } else { self.one.next_wakeup() };
+        let radio = if self.shares { self.all.next_wakeup_like(&self.one) } else { self.one.next_wakeup() };
         let alone = self.full.last().filter(|_| self.shares).map(|last| last + NOT_FULL);
         let turn = self.turn.map(|turn| turn.until);
         let held = self.tracks.iter().filter_map(Track::held_until);

@@ -26,7 +26,7 @@ impl ByBelief {
 
 impl Allocator for ByBelief {
     fn allocate(&mut self, paths: &[PathInput]) -> Wanted {
-        select_active(paths, &self.tiers.on(paths), self.on_fade).into()
+        select_active(paths, |place, path| self.tiers.is_on(place, path), self.on_fade).into()
     }
 
     fn review(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Reason> {

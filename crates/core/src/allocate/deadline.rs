@@ -320,7 +320,7 @@ impl Deadline {
 
 impl Allocator for Deadline {
     fn allocate(&mut self, paths: &[PathInput]) -> Wanted {
-        let mut states = select_active(paths, &self.on, OnFade::Backup);
+        let mut states = select_active(paths, |place, _| self.on.get(place) == Some(&true), OnFade::Backup);
         for (state, _) in states.iter_mut().zip(&self.closed).filter(|(_, closed)| **closed) {
             *state = PathState::Closed;
         }

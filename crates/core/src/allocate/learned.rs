@@ -193,10 +193,10 @@ impl Learned {
                         name(fallback),
                         reason.text()
                     );
-                    reason = Reason::plain("learned.restored", text).with(reason.inputs);
+                    reason = Reason::plain("learned.restored", text).with(reason.inputs.iter().copied());
                 } else if self.comparison.is_trial() {
                     let text = format!("in a trial, to compare: {}", reason.text());
-                    reason = Reason::plain("learned.trial", text).with(reason.inputs);
+                    reason = Reason::plain("learned.trial", text).with(reason.inputs.iter().copied());
                 }
                 (Order::Paths(decided.order), reason)
             }

@@ -194,17 +194,27 @@ pub trait Allocator {
     }
 }
 
-/// The good paths marked in `on` are active, other good ones backup. If no marked path
+/// A copy, to be changed in place.
+fn copied(paths: &[PathInput]) -> PerPath<PathInput> {
+    let mut copy = PerPath::new();
+    copy.extend(paths.iter().copied());
+    copy
+}
+
+/// The good paths that are on are active, other good ones backup. If no path that is on
 /// is good, the most preferred good one is active.
-fn select_active(paths: &[PathInput], on: &[bool], on_fade: OnFade) -> PerPath<PathState> {
+fn select_active(
+    paths: &[PathInput],
+    is_on: impl Fn(usize, &PathInput) -> bool,
+    on_fade: OnFade,
+) -> PerPath<PathState> {
     let good = |path: &PathInput| path.belief == Belief::Good;
     let Some(first) = paths.iter().filter(|path| good(path)).map(|path| path.rank).min() else {
         return last_resort(paths);
     };
-    let is_on = |place: usize| on.get(place).copied().unwrap_or(false);
-    let any_on = paths.iter().enumerate().any(|(place, path)| good(path) && is_on(place));
+    let any_on = paths.iter().enumerate().any(|(place, path)| good(path) && is_on(place, path));
     let state = |(place, path): (usize, &PathInput)| match path.belief {
-        Belief::Good if is_on(place) || (!any_on && path.rank == first) => PathState::Active,
+        Belief::Good if is_on(place, path) || (!any_on && path.rank == first) => PathState::Active,
         Belief::Good => PathState::Backup,
         Belief::Fading if on_fade == OnFade::Close => PathState::Closed,
         _ => fallback_state(path),

@@ -92,7 +92,7 @@ impl MpDpa {
 
 impl Allocator for MpDpa {
     fn allocate(&mut self, paths: &[PathInput]) -> Wanted {
-        select_active(paths, &self.on, OnFade::Backup).into()
+        select_active(paths, |place, _| self.on.get(place) == Some(&true), OnFade::Backup).into()
     }
 
     fn on_demand(&mut self, now: Instant, demand: &Demand, paths: &[PathSupply]) -> Option<Reason> {

@@ -17,7 +17,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::{Allocator, Mode, PathInput, PathSupply, fallback_state, select_active, tiers::Tiers};
+use super::{Allocator, Mode, PathInput, PathSupply, copied, fallback_state, select_active, tiers::Tiers};
 use crate::assess::{Belief, Reason};
 use crate::path::{OnFade, PathState, PerPath};
 use crate::time::{Duration, Instant};
@@ -133,17 +133,15 @@ impl OneOfRadio {
 
     /// The paths of each radio that several share, as they are to count.
     fn counted(&self, paths: &[PathInput]) -> PerPath<PathInput> {
-        let rank = |path: &PathInput| {
-            let Some(radio) = path.radio else { return path.rank };
-            let same = paths.iter().filter(|other| other.radio == Some(radio));
-            same.map(|other| other.rank).min().unwrap_or(path.rank)
-        };
-        let counts = |(place, path): (usize, &PathInput)| PathInput {
-            belief: self.belief(paths, place),
-            rank: rank(path),
-            ..*path
-        };
-        paths.iter().enumerate().map(counts).collect()
+        let mut counted = copied(paths);
+        for (place, path) in counted.iter_mut().enumerate() {
+            path.belief = self.belief(paths, place);
+            if path.radio.is_some() {
+                let same = paths.iter().filter(|other| other.radio == path.radio);
+                path.rank = same.map(|other| other.rank).min().unwrap_or(path.rank);
+            }
+        }
+        counted
     }
 
     /// The path of a radio that is to carry: the present one, unless another has a better
@@ -203,12 +201,16 @@ impl OneOfRadio {
 
     /// The wanted states, if these paths serve their radios.
     fn states(&self, counted: &[PathInput], serving: &[(u8, usize)]) -> PerPath<PathState> {
+        let is_on = |place, path: &PathInput| self.tiers.is_on(place, path);
+        if serving.is_empty() {
+            return select_active(counted, is_on, OnFade::Backup);
+        }
         let of =
             |path: &PathInput| serving.iter().find(|(radio, _)| path.radio == Some(*radio)).map(|(_, place)| *place);
         let carries = |place: usize| of(&counted[place]).is_none_or(|first| first == place);
         let places: PerPath<usize> = (0..counted.len()).filter(|place| carries(*place)).collect();
         let inputs: PerPath<PathInput> = places.iter().map(|place| counted[*place]).collect();
-        let chosen = select_active(&inputs, &self.tiers.on(&inputs), OnFade::Backup);
+        let chosen = select_active(&inputs, is_on, OnFade::Backup);
         let mut states: PerPath<PathState> = counted.iter().map(fallback_state).collect();
         for (&place, state) in places.iter().zip(chosen) {
             states[place] = state;
@@ -268,13 +270,24 @@ impl OneOfRadio {
         radios.filter_map(|radio| Some((radio, self.choose(counted, radio)?))).collect()
     }
 
-    /// Reviews paths of which another allocator has the same knowledge.
-    pub(super) fn review_like(&mut self, now: Instant, paths: &[PathSupply], other: &OneOfRadio) -> Option<Reason> {
-        self.tracks.clone_from(&other.tracks);
-        self.review_tracked(now, paths)
+    /// Lends what it knows of the paths to another allocator, for a call.
+    pub(super) fn lend<R>(&mut self, other: &mut OneOfRadio, call: impl FnOnce(&mut OneOfRadio) -> R) -> R {
+        core::mem::swap(&mut self.tracks, &mut other.tracks);
+        let result = call(other);
+        core::mem::swap(&mut self.tracks, &mut other.tracks);
+        result
     }
 
-    fn review_tracked(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Reason> {
+    /// When to review next, with what another allocator knows of the paths.
+    pub(super) fn next_wakeup_like(&self, other: &OneOfRadio) -> Option<Instant> {
+        let since = self.serving.iter().filter_map(|serving| serving.since);
+        let drained = other.tracks.iter().filter(|track| track.stalled.is_some()).filter_map(Track::drained_at);
+        let wakeups = since.map(|since| since + DRAIN).chain(drained).chain(self.tiers.next_wakeup());
+        wakeups.filter(|at| *at > self.now).min()
+    }
+
+    /// Reviews the paths that it knows already.
+    pub(super) fn review_tracked(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Reason> {
         self.now = now;
         let shares_radio = paths.iter().any(|path| path.input.radio.is_some());
         if !shares_radio && !self.tiers.needs_review() {
@@ -354,10 +367,7 @@ impl Allocator for OneOfRadio {
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        let since = self.serving.iter().filter_map(|serving| serving.since);
-        let drained = self.tracks.iter().filter(|track| track.stalled.is_some()).filter_map(Track::drained_at);
-        let wakeups = since.map(|since| since + DRAIN).chain(drained).chain(self.tiers.next_wakeup());
-        wakeups.filter(|at| *at > self.now).min()
+        self.next_wakeup_like(self)
     }
 }
 

@@ -14,7 +14,7 @@ use super::fullness::{FULL, Fullness};
 use super::least_delay::LeastDelay;
 use super::{Mode, PathInput, PathSupply};
 use crate::assess::{Belief, Reason};
-use crate::path::{PathState, PerPath};
+use crate::path::PathState;
 use crate::time::{Duration, Instant};
 
 /// First hold time: a sender that pauses for less has not less data.
@@ -47,14 +47,14 @@ impl Tiers {
         Tiers { mode, last, changed, hold: HOLD, returned, full, return_at, least_delay }
     }
 
-    /// Which of the paths carry while they are good. If none of these is good, the first one
-    /// that is good carries.
-    pub(super) fn on(&self, paths: &[PathInput]) -> PerPath<bool> {
-        if self.mode == Mode::Interactive {
-            return (0..paths.len()).map(|place| self.least_delay.chosen() == Some(place)).collect();
+    /// Whether a path carries while it is good. If none of these is good, the first one that is
+    /// good carries.
+    pub(super) fn is_on(&self, place: usize, path: &PathInput) -> bool {
+        match self.mode {
+            Mode::Aggregate => true,
+            Mode::Interactive => self.least_delay.chosen() == Some(place),
+            Mode::Backup | Mode::CostFirst => self.last.is_some_and(|last| path.rank <= last),
         }
-        let is_open = |path: &PathInput| self.last.is_some_and(|last| path.rank <= last);
-        paths.iter().map(|path| self.mode == Mode::Aggregate || is_open(path)).collect()
     }
 
     /// Whether the load decides which paths carry.

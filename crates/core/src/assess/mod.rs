@@ -101,6 +101,15 @@ pub struct StalledSubflow {
     pub peer: SocketAddr,
 }
 
+/// What an assessor reports beside its belief.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// An alarm was raised or settled.
+    Alarm(Alarm),
+    /// A subflow is stalled while its path is not.
+    Stalled(StalledSubflow),
+}
+
 /// Assesses one path.
 pub trait Assessor {
     /// Processes a sample of its path.
@@ -112,14 +121,8 @@ pub trait Assessor {
     /// The belief, and its reason.
     fn belief(&self) -> (Belief, &Reason);
 
-    /// The next alarm raised or settled since the last call.
-    fn poll_alarm(&mut self) -> Option<Alarm> {
-        None
-    }
-
-    /// The next stalled subflow, found since the last call while its path is not
-    /// stalled.
-    fn poll_stalled(&mut self) -> Option<StalledSubflow> {
+    /// The next finding since the last call.
+    fn poll(&mut self) -> Option<Finding> {
         None
     }
 

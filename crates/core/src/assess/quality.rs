@@ -232,12 +232,14 @@ impl Quality {
 
     /// When a path that is good has been silent for too long. The signal of a modem is that of its cell.
     fn silent_at(&self) -> Option<Instant> {
-        let received = self.carried_at.max(self.echo.answered());
-        let silent_at = match self.needs_signal {
-            true => self.signal_at.max(received)? + SILENCE,
-            false => self.echo.answered().and(received)? + UNHEARD,
-        };
-        (self.belief == Belief::Good).then_some(silent_at)
+        if self.belief != Belief::Good {
+            return None;
+        }
+        let answered = self.echo.answered();
+        match self.needs_signal {
+            true => Some(self.signal_at.max(self.carried_at).max(answered)? + SILENCE),
+            false => Some(answered?.max(self.carried_at.unwrap_or_default()) + UNHEARD),
+        }
     }
 
     fn watch_silence(&mut self, now: Instant) {

@@ -15,7 +15,7 @@ use core::net::IpAddr;
 
 use super::answers::{Answers, CROWD};
 use super::stalls::{Stalls, Verdict};
-use super::{Alarm, AlarmKind, Assessor, Belief, Reason, StalledSubflow, push_recent};
+use super::{Alarm, AlarmKind, Assessor, Belief, Finding, Reason, push_recent};
 use crate::path::{Break, Counters, Sample, SampleKind, Transport};
 use crate::reason::{Sentence, Words};
 use crate::time::{Duration, Instant};
@@ -302,8 +302,8 @@ impl Assessor for Silence {
     }
 
     fn advance(&mut self, now: Instant) {
-        if let (Some(deadline), Some(last)) = (self.cam_deadline(), self.last_cam)
-            && now >= deadline
+        if let Some(last) = self.last_cam
+            && self.cam_deadline().is_some_and(|deadline| now >= deadline)
         {
             let silent_ms = now.since(last).as_secs_f64() * 1e3;
             let period_ms = self.intervals.iter().min().map_or(0.0, |period| period.as_secs_f64() * 1e3);
@@ -332,12 +332,9 @@ impl Assessor for Silence {
         (belief, &self.reason)
     }
 
-    fn poll_alarm(&mut self) -> Option<Alarm> {
-        self.alarms.pop_front()
-    }
-
-    fn poll_stalled(&mut self) -> Option<StalledSubflow> {
-        self.stalls.poll_stalled()
+    fn poll(&mut self) -> Option<Finding> {
+        let alarm = self.alarms.pop_front().map(Finding::Alarm);
+        alarm.or_else(|| self.stalls.poll_stalled().map(Finding::Stalled))
     }
 
     fn next_wakeup(&self) -> Option<Instant> {

@@ -74,7 +74,8 @@ impl Driver {
     pub(super) fn network_faults(&self) -> Vec<(Option<PathId>, Reason)> {
         let mut faults = self.engine.network_faults(self.clock.now());
         for (_, reason) in &mut faults {
-            *reason = Reason::plain(reason.rule, reason.text() + &self.tunnel_as_remedy()).with(reason.inputs.clone());
+            *reason = Reason::plain(reason.rule, reason.text() + &self.tunnel_as_remedy())
+                .with(reason.inputs.iter().copied());
         }
         faults
     }

@@ -29,7 +29,7 @@ impl Paths {
     }
 
     fn allocate(&mut self) {
-        let states = select_active(&self.inputs, &self.tiers.on(&self.inputs), OnFade::Backup);
+        let states = select_active(&self.inputs, |place, path| self.tiers.is_on(place, path), OnFade::Backup);
         self.inputs.iter_mut().zip(states).for_each(|(input, state)| input.was = state);
     }
 

@@ -30,7 +30,8 @@ fn receiving(until_ms: u64) -> Silence {
 }
 
 fn drain(silence: &mut Silence) -> Vec<Alarm> {
-    core::iter::from_fn(|| silence.poll_alarm()).collect()
+    let findings = core::iter::from_fn(|| silence.poll());
+    findings.filter_map(|finding| if let Finding::Alarm(alarm) = finding { Some(alarm) } else { None }).collect()
 }
 
 #[test]
@@ -167,7 +168,8 @@ fn if_some_subflows_are_idle_only_those_that_wait_are_stalled() {
             silence.observe(at(ms), &of(2, host_of_idle, 0, 7));
         }
         assert_eq!(silence.belief().0, Belief::Lost);
-        let stalled: Vec<u32> = core::iter::from_fn(|| silence.poll_stalled()).map(|stalled| stalled.token).collect();
+        let stalled: Vec<u32> =
+            core::iter::from_fn(|| silence.stalls.poll_stalled()).map(|stalled| stalled.token).collect();
         assert_eq!(stalled, [1]);
     }
 }
