@@ -181,9 +181,11 @@ impl Agent {
     }
 
     pub(super) fn apply(&mut self, now: Instant) {
+        // A path without a decision of the class has no reason.
+        let none = Reason::default();
         let mut further = ArrayVec::<&Reason, { MAX_PATHS * MAX_CLASSES }>::new();
         for place in 0..self.paths.len() {
-            further.extend(self.classes.iter().map(|class| &class.paths[place].1));
+            further.extend(self.classes.iter().map(|class| class.paths.get(place).map_or(&none, |(_, reason)| reason)));
         }
         let further_of = |place: usize| &further[place * self.classes.len()..][..self.classes.len()];
         let verdicts = self.paths.iter().enumerate().map(|(place, path)| Verdict {
