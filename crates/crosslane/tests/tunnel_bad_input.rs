@@ -62,7 +62,7 @@ const TUNNELS: &[(&str, &str, &str, &str)] = &[
         "key = \"own.key\"\nrfc8086_only = true",
         "line 6: `rfc8086_only` is GRE-in-UDP without protection",
     ),
-    (VEHICLE, "[tunnel]\n", "[tunnel]\nmode = \"fast\"\n", "line 7: unknown variant `fast`"),
+    (VEHICLE, "[tunnel]\n", "[tunnel]\nmode = \"fast\"\n", "line 7: `mode`: unknown word `fast`"),
     (VEHICLE, "\"KEY\"", "\"PUBLIC KEY OF THE GATEWAY\"", "line 10: \"PUBLIC KEY OF THE GATEWAY\" is no public key: a"),
     (GATEWAY, "\"OTHER\"", "\"word\"", "line 11: \"word\" is no public key: a key has 32 bytes"),
     (

@@ -227,7 +227,7 @@ mod tests {
             ("mode = \"off\"\nport = \"http\"", "line 9: `port` is \"http\", which is neither"),
             ("mode = \"off\"\nto = \"10.0.0.1/33\"", "line 9: \"10.0.0.1/33\" is no address with a prefix"),
             ("mode = \"off\"\ncgroup = \"x\"", "line 9: `cgroup` is \"x\", which is no path of a control group"),
-            ("mode = \"off\"\ngroup = \"x\"", "line 9: unknown field `group`"),
+            ("mode = \"off\"\ngroup = \"x\"", "line 9: unknown key `group`"),
             (
                 "mode = \"off\"\ncgroup = \"/a\"\n[[class]]\nname = \"b\"\nmode = \"interactive\"\ncgroup = \"/a/b\"",
                 "line 10: class \"a\" has all connections of class \"b\"",
