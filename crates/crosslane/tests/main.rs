@@ -12,6 +12,7 @@ mod bad_input;
 
 mod bugreport;
 mod catalog;
+mod check;
 mod class_modes;
 mod classes;
 mod controller;
