@@ -75,8 +75,8 @@ def test_a_full_disk_is_named_with_what_to_do(
     full = Mock(write=Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
     monkeypatch.setattr("sys.stdout", full)
     assert main(["report", str(drive), "--open", "no"]) == 1
-    told = "crosslane-lab: while writing a result: No space left on device; free some space there\n"
-    assert capsys.readouterr().err == told
+    sentence = "crosslane-lab: while writing a result: No space left on device; free some space there\n"
+    assert capsys.readouterr().err == sentence
 
 
 def test_an_unwritable_output_is_a_failure_of_code_1(drive: Path, capsys: pytest.CaptureFixture[str]) -> None:

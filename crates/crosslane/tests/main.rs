@@ -9,7 +9,6 @@ mod agent_commands;
 mod agent_kills;
 mod agent_load;
 mod bad_input;
-
 mod bugreport;
 mod catalog;
 mod check;

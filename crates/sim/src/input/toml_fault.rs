@@ -18,7 +18,8 @@ impl TomlFault {
     pub fn of(text: &str, error: &toml::de::Error, reference: &str) -> TomlFault {
         let (mut what, mut remedy) = in_our_words(error.message(), reference);
         let start = error.span().map(|span| span.start);
-        if let Some(key) = start.and_then(|start| key_before(text, start)) {
+        let key = start.and_then(|start| key_before(text, start));
+        if let Some(key) = key.filter(|key| !what.starts_with(key)) {
             what = format!("`{key}`: {what}");
         }
         if DeTable::parse(text).is_err() {
