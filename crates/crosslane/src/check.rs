@@ -174,7 +174,14 @@ fn rewrite(file: &Path) -> Result<()> {
     let text = text_file::read(file).map_err(fault)?;
     let (renewed, replaced) = renew(&text);
     if !replaced.is_empty() {
-        replace(&fs::canonicalize(file).map_err(fault)?, renewed.as_bytes()).map_err(fault)?;
+        let file = fs::canonicalize(file).map_err(fault)?;
+        replace(&file, renewed.as_bytes()).map_err(|cause| match cause.kind() {
+            io::ErrorKind::AlreadyExists => {
+                let cause = format!("{}.new exists, perhaps of a rewrite that was killed", file.display());
+                Error::usage(&attempt, cause, "look at that file, and remove it")
+            }
+            _ => fault(cause),
+        })?;
     }
     replaced.iter().for_each(|sentence| eprintln!("crosslane: {}, {sentence}", file.display()));
     Ok(())

@@ -31,7 +31,7 @@ pub struct Options {
     /// Seeds: 7, or 1,2,3, or 1..10.
     #[arg(long, default_value = "1", value_name = "SEEDS", value_parser = seeds::parse)]
     pub seed: seeds::Seeds,
-    /// Folder for the records; created if missing.
+    /// Folder for the records; created if missing [default: runs/ and the scenario's name].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Folder of the data that the scenario refers to as `data:…`.
