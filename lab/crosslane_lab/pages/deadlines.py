@@ -77,7 +77,7 @@ class Case:
         return (min(found)[1], min(found)[0]) if found else None
 
 
-def cases(folders: list[RunFolder]) -> list[Case]:
+def cases(folders: Sequence[RunFolder]) -> list[Case]:
     """The cases in the folders, by name and engine; raises `LabError` for other traffic."""
     found: dict[tuple[str, str], Case] = {}
     for folder in folders:
