@@ -63,6 +63,7 @@ mod transfer;
 mod transfer_folders;
 mod transfer_follow;
 mod transfer_keys;
+mod transfer_output;
 mod transfer_paths;
 mod transfer_places;
 mod transfer_reconnect;

@@ -80,24 +80,6 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_full_disk_on_standard_output_loses_no_file_and_is_reported_once() {
-    let workdir = workdir(&[("a.bin", 1000), ("b.bin", 2000)]);
-    let full = || File::options().write(true).open("/dev/full").unwrap();
-    let receiver = Receiver::with(workdir.path(), |command| command.stdout(full()).spawn().unwrap());
-    let mut command = Command::new(CROSSLANE);
-    command.args(["send", "--encryption", "none", "--to", &receiver.address, "a.bin", "b.bin"]);
-    command.current_dir(workdir.path()).stdin(Stdio::null()).stdout(full()).stderr(Stdio::piped());
-    let output: ProgramOutput = command.spawn().unwrap().wait_with_output().unwrap().into();
-    assert!(output.sentence().starts_with("crosslane: while printing the result: No space left"), "{output:?}");
-    assert_eq!(output.code, Some(1));
-    for (name, size) in [("a.bin", 1000), ("b.bin", 2000)] {
-        assert_eq!(fs::read(workdir.path().join("in").join(name)).unwrap(), content(name, size));
-    }
-    let printed = receiver.await_message("No space left on device (os error 28); the receiver continues");
-    assert!(printed.contains("while printing the result"), "{printed}");
-}
-
-#[test]
 fn files_arrive_unchanged_and_replace_files_of_the_same_name() {
     let workdir = workdir(&[("a.bin", 3_000_000), ("empty", 0), ("two words ü", 70_000)]);
     let receiver = Receiver::start(workdir.path());

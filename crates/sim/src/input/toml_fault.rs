@@ -19,7 +19,7 @@ impl TomlFault {
         let (mut what, mut remedy) = in_our_words(error.message(), reference);
         let start = error.span().map(|span| span.start);
         let key = start.and_then(|start| key_before(text, start));
-        if let Some(key) = key.filter(|key| !what.starts_with(key)) {
+        if let Some(key) = key.filter(|key| !what.trim_start_matches('`').starts_with(key)) {
             what = format!("`{key}`: {what}");
         }
         if DeTable::parse(text).is_err() {
