@@ -13,7 +13,7 @@ IPV6 = sudden-loss-ipv6
 MIDDLEBOXES = $(addprefix middlebox/,strips-mp-join drops-mp-join strips-mp-capable drops-mp-capable)
 # Scenarios of which docs/results/results.md shows distributions, simulated over 200 seeds.
 DISTRIBUTIONS ?= leave-coverage leave-coverage-fast pass-by leave-coverage-loaded sudden-loss flapping
-# Scenarios that `make test` drives, with one seed: one baseline, once, since there are ten minutes (`make e2e`: all).
+# Scenarios that `make test` drives, with one seed and one baseline, so that it ends in minutes (`make e2e`: all).
 SHORT = leave-coverage:kernel,threshold sudden-loss:threshold sudden-loss-down:threshold backup-mode \
     deadline/narrow-10s-cubic tunnel/narrow-25-47 tunnel/redundant-loss:tunnel-redundant roadside/ten-200:threshold
 

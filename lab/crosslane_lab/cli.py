@@ -1,6 +1,7 @@
 """The command `crosslane-lab`: exit code 0 for success, 1 for failure, 2 for unusable input."""
 
 import argparse
+import errno
 import sys
 import webbrowser
 from collections.abc import Sequence
@@ -30,8 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"crosslane-lab: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        cause = f"{error.filename or ''}: {error.strerror or error}".lstrip(": ")
-        print(f"crosslane-lab: while working on {cause}; check the path and its permissions", file=sys.stderr)
+        attempt = f"working on {error.filename}" if error.filename else "writing a result"
+        remedy = "free some space there" if error.errno == errno.ENOSPC else "check the path and its permissions"
+        print(f"crosslane-lab: while {attempt}: {error.strerror or error}; {remedy}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("crosslane-lab: stopped", file=sys.stderr)

@@ -1,9 +1,11 @@
 """The command: its output, and one line with exit code 2 for unusable input."""
 
+import errno
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import polars as pl
 import pytest
@@ -65,6 +67,16 @@ def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main(arguments)
     assert left.value.code == 2
+
+
+def test_a_full_disk_is_named_with_what_to_do(
+    drive: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = Mock(write=Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+    monkeypatch.setattr("sys.stdout", full)
+    assert main(["report", str(drive), "--open", "no"]) == 1
+    sentence = "crosslane-lab: while writing a result: No space left on device; free some space there\n"
+    assert capsys.readouterr().err == sentence
 
 
 def test_an_unwritable_output_is_a_failure_of_code_1(drive: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -293,7 +293,7 @@ impl Agent {
                 self.adopt_state(id, found);
             }
         }
-        self.apply(now);
+        self.apply();
     }
 
     fn assess(&mut self, now: Instant) {

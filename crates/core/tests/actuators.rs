@@ -75,7 +75,7 @@ impl Allocator for BySinr {
 struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Actuator for Log {
-    fn apply(&mut self, _now: Instant, wanted: &Wanted, verdicts: &[Verdict]) {
+    fn apply(&mut self, wanted: &Wanted, verdicts: &[Verdict]) {
         let line = |(state, verdict): (&PathState, &Verdict)| format!("{}: {}", state.name(), verdict.reason.text());
         self.0.lock().unwrap().push(wanted.states().iter().zip(verdicts).map(line).collect::<Vec<_>>().join("; "));
     }

@@ -462,7 +462,7 @@ impl Driver {
 
     fn set_wanted(&mut self, states: [PathState; PATHS]) {
         self.wanted = states;
-        self.manager.set_wanted(self.now, &states.into_iter().collect());
+        self.manager.set_wanted(&states.into_iter().collect());
     }
 
     fn step(&mut self, kernel: &mut Kernel, now_ms: u64) {

@@ -12,6 +12,7 @@ use crosslane_sim::input::renamed_keys::renew;
 use crosslane_sim::scenario::{Engine, OracleParams, Scenario};
 use crosslane_sim::world::World;
 use serde_json::json;
+use toml::de::DeTable;
 
 use crate::agent::config::{self, Config};
 use crate::agent::machine;
@@ -20,6 +21,53 @@ use crate::{controller, output, scenario_file, text_file};
 
 /// Seeds whose shadowing must show what the scenario expects.
 const SEEDS: [u64; 5] = [1, 2, 3, 4, 5];
+
+/// What a file is.
+#[derive(Clone, Copy)]
+enum Kind {
+    Scenario,
+    Configuration,
+    Controller,
+}
+
+impl Kind {
+    /// A file with `listen` outside of sections is a controller's. One with a `path`, a `unit`, a `roadside`, or a
+    /// gateway's `listen`, is an agent's configuration, and so is one with nothing that every scenario has. What is no
+    /// TOML is left to the reader of scenarios, which says why.
+    fn of(text: &str) -> Kind {
+        let Ok(document) = DeTable::parse(text) else { return Kind::Scenario };
+        let table = document.get_ref();
+        let has = |keys: &[&str]| keys.iter().any(|key| table.contains_key(*key));
+        let tunnel = table.get("tunnel").and_then(|value| value.get_ref().as_table());
+        let is_gateway = tunnel.is_some_and(|keys| keys.contains_key("listen") || keys.contains_key("vehicle"));
+        let is_agent = is_gateway || has(&["path", "unit", "roadside"]);
+        let may_be_scenario = table.is_empty() || has(&["name", "duration_s", "vehicle", "traffic"]);
+        if has(&["listen"]) {
+            Kind::Controller
+        } else if is_agent || !may_be_scenario {
+            Kind::Configuration
+        } else {
+            Kind::Scenario
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Scenario => "scenario",
+            Kind::Configuration => "configuration",
+            Kind::Controller => "controller",
+        }
+    }
+}
+
+/// What a check found.
+#[derive(Default)]
+struct Found {
+    findings: Vec<String>,
+    notes: Vec<String>,
+    /// What keeps the file from its use.
+    failure: Option<Error>,
+}
 
 /// Checks a file and says what it found; the exit code is 1 where a scenario
 /// cannot show what it expects.
@@ -30,15 +78,23 @@ pub fn run(file: &Path, data: Option<&Path>, fix: bool, json: bool) -> Result<Ex
     if fix {
         rewrite(file)?;
     }
-    if is_controller(file) {
-        return check_controller(file, json);
+    let text = scenario_file::text(file)?;
+    let kind = Kind::of(&text);
+    let checked = match kind {
+        Kind::Scenario => check_scenario(file, &text, data),
+        Kind::Configuration => check_configuration(file, &text),
+        Kind::Controller => check_controller(file, &text),
+    };
+    let found = checked.unwrap_or_else(|fault| Found { failure: Some(fault), ..Found::default() });
+    if json || found.failure.is_none() || !found.findings.is_empty() {
+        print(file, json, kind.name(), &found)?;
     }
-    if is_configuration(file) {
-        return check_configuration(file, json);
-    }
-    let scenario = scenario_file::read(file, data)?;
+    found.failure.map_or(Ok(ExitCode::SUCCESS), Err)
+}
+
+fn check_scenario(file: &Path, text: &str, data: Option<&Path>) -> Result<Found> {
+    let scenario = scenario_file::parse(text, file, data)?;
     let proofs = prove(&scenario, &SEEDS)?;
-    let ok = proofs.iter().all(|proof| proof.ok);
     let cannot =
         [("drive", Engine::Kernel), ("simulate", Engine::Simulator)].into_iter().filter_map(|(command, engine)| {
             let fault = scenario.check_engine(engine).err()?;
@@ -46,46 +102,34 @@ pub fn run(file: &Path, data: Option<&Path>, fix: bool, json: bool) -> Result<Ex
             Some(format!("`crosslane {command}` cannot run it: {line}{}", fault.what))
         });
     let proved = proofs.iter().map(|proof| proof.text.clone());
-    let texts: Vec<String> = proved.chain(bounds(&scenario)?).chain(cannot).collect();
-    let notes = former_names(&scenario.renamed).chain(warnings(&scenario, &proofs)).collect::<Vec<_>>();
-    print(file, json, "scenario", ok, &texts, &notes)?;
-    if ok {
-        return Ok(ExitCode::SUCCESS);
-    }
+    let findings = proved.chain(bounds(&scenario)?).chain(cannot).collect();
+    let notes = former_names(&scenario.renamed).chain(warnings(&scenario, &proofs)).collect();
     let failed: Vec<&str> = proofs.iter().filter(|proof| !proof.ok).map(|proof| proof.text.as_str()).collect();
-    let attempt = format!("proving what {} expects", file.display());
-    Err(Error::failure(attempt, failed.join("; ")).with_remedy("change the scenario or what it expects"))
+    let failure = (!failed.is_empty()).then(|| {
+        let attempt = format!("proving what {} expects", file.display());
+        Error::failure(attempt, failed.join("; ")).with_remedy("change the scenario or what it expects")
+    });
+    Ok(Found { findings, notes, failure })
 }
 
 /// Says all that `agent` would refuse (exit code 2), and what it would find
 /// missing on this machine, as it is now and for this user.
-fn check_configuration(file: &Path, json: bool) -> Result<ExitCode> {
-    let config = config::read(file)?;
-    let Some(fault) = machine::refusal(&config) else {
-        let missing =
-            [former_names(&config.renamed).collect(), machine::lacks(&config), machine::waits(&config)].concat();
-        print(file, json, "configuration", true, &[what_it_is(&config)], &missing)?;
-        return Ok(ExitCode::SUCCESS);
-    };
-    if json {
-        print(file, json, "configuration", false, &[fault.to_string()], &[])?;
+fn check_configuration(file: &Path, text: &str) -> Result<Found> {
+    let config = config::parse_file(text, file)?;
+    if let Some(fault) = machine::refusal(&config) {
+        return Err(fault);
     }
-    Err(fault)
+    let notes = [former_names(&config.renamed).collect(), machine::lacks(&config), machine::waits(&config)].concat();
+    Ok(Found { findings: vec![what_it_is(&config)], notes, failure: None })
 }
 
 /// Says all that `controller` would refuse.
-fn check_controller(file: &Path, json: bool) -> Result<ExitCode> {
-    let config = controller::config::read(file)?;
-    if let Err(fault) = controller::config::private_key(&config) {
-        if json {
-            print(file, json, "controller", false, &[fault.to_string()], &[])?;
-        }
-        return Err(fault);
-    }
+fn check_controller(file: &Path, text: &str) -> Result<Found> {
+    let config = controller::config::parse_file(text, file)?;
+    controller::config::private_key(&config)?;
     let (units, vehicles) = (config.units.len(), config.vehicles.len());
     let finding = format!("a controller for {units} units and {vehicles} vehicles, listening on {}", config.listen);
-    print(file, json, "controller", true, &[finding], &[])?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Found { findings: vec![finding], ..Found::default() })
 }
 
 fn what_it_is(config: &Config) -> String {
@@ -123,24 +167,6 @@ fn bounds(scenario: &Scenario) -> Result<Vec<String>> {
     Ok(paths.map(|(path, bytes)| text(path.name, bytes)).collect())
 }
 
-/// A file with `listen` outside of sections is a controller's configuration.
-fn is_controller(file: &Path) -> bool {
-    table(file).contains_key("listen")
-}
-
-fn table(file: &Path) -> toml::Table {
-    text_file::read(file).unwrap_or_default().parse().unwrap_or_default()
-}
-
-/// A file with a `path`, a `unit`, a `roadside`, or a gateway's `listen`, is an agent's configuration. What is no
-/// TOML is left to the reader of scenarios, which says why.
-fn is_configuration(file: &Path) -> bool {
-    let table = table(file);
-    let tunnel = table.get("tunnel").and_then(toml::Value::as_table);
-    let is_gateway = tunnel.is_some_and(|keys| keys.contains_key("listen") || keys.contains_key("vehicle"));
-    ["path", "unit", "roadside"].iter().any(|key| table.contains_key(*key)) || is_gateway
-}
-
 /// Replaces former names of keys in the file, or in that to which a symbolic link leads.
 fn rewrite(file: &Path) -> Result<()> {
     let attempt = format!("rewriting {}", file.display());
@@ -148,7 +174,14 @@ fn rewrite(file: &Path) -> Result<()> {
     let text = text_file::read(file).map_err(fault)?;
     let (renewed, replaced) = renew(&text);
     if !replaced.is_empty() {
-        replace(&fs::canonicalize(file).map_err(fault)?, renewed.as_bytes()).map_err(fault)?;
+        let file = fs::canonicalize(file).map_err(fault)?;
+        replace(&file, renewed.as_bytes()).map_err(|cause| match cause.kind() {
+            io::ErrorKind::AlreadyExists => {
+                let cause = format!("{}.new exists, perhaps of a rewrite that was killed", file.display());
+                Error::usage(&attempt, cause, "look at that file, and remove it")
+            }
+            _ => fault(cause),
+        })?;
     }
     replaced.iter().for_each(|sentence| eprintln!("crosslane: {}, {sentence}", file.display()));
     Ok(())
@@ -173,15 +206,19 @@ fn former_names(renamed: &[String]) -> impl Iterator<Item = String> {
     renamed.iter().map(|sentence| format!("{sentence}; `crosslane check --fix` rewrites it"))
 }
 
-fn print(file: &Path, json: bool, kind: &str, ok: bool, findings: &[String], warnings: &[String]) -> Result<()> {
+fn print(file: &Path, json: bool, kind: &str, found: &Found) -> Result<()> {
     let attempt = "printing what was checked";
+    let Found { findings, notes, failure } = found;
+    let ok = failure.is_none();
     if json {
-        let found = json!({ "file": file, "kind": kind, "ok": ok, "findings": findings, "warnings": warnings });
+        let fault = failure.iter().filter(|_| findings.is_empty()).map(Error::to_string);
+        let findings: Vec<String> = findings.iter().cloned().chain(fault).collect();
+        let found = json!({ "file": file, "kind": kind, "ok": ok, "findings": findings, "warnings": notes });
         return output::print(attempt, format!("{found:#}\n"));
     }
     let head = format!("{}: {kind}{}", file.display(), if ok { ", valid" } else { "" });
     let findings = findings.iter().map(|finding| format!("  {finding}"));
-    let warnings = warnings.iter().map(|warning| format!("  note: {warning}"));
-    let lines: Vec<String> = [head].into_iter().chain(findings).chain(warnings).collect();
+    let notes = notes.iter().map(|note| format!("  note: {note}"));
+    let lines: Vec<String> = [head].into_iter().chain(findings).chain(notes).collect();
     output::print(attempt, lines.join("\n") + "\n")
 }

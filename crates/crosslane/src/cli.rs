@@ -171,6 +171,8 @@ fn usage_error(error: &clap::Error) -> Error {
     let mut paragraphs = text.split("\n\n").map(|paragraph| paragraph.split_whitespace().collect::<Vec<_>>().join(" "));
     let fault = paragraphs.next().unwrap_or_default();
     let tip = paragraphs.find_map(|paragraph| Some(paragraph.strip_prefix("tip: ")?.to_string()));
+    // `-- -1` would make the value of an option another argument.
+    let tip = tip.filter(|tip| !tip.starts_with("to pass '-"));
     let remedy = tip.unwrap_or_else(|| "add --help to list the options".into());
     Error::usage("reading the command line", fault.trim_start_matches("error: "), remedy)
 }

@@ -1,5 +1,6 @@
 //! Standard output, tables on it, and files.
 
+use std::fs::File;
 use std::io::{ErrorKind, Write, stdout};
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -35,12 +36,19 @@ pub fn is_reader_gone(attempt: &str, wait_ms: u16) -> Result<bool> {
     gone.map(|ready| ready > 0).map_err(|cause| Error::failure(attempt, cause))
 }
 
-/// Writes a file.
+/// Writes a file, or none if the disk is full: a part must not be taken for the whole.
 ///
 /// # Errors
 /// The file and the cause.
 pub fn write(file: &Path, contents: impl AsRef<[u8]>) -> Result<()> {
-    std::fs::write(file, contents).map_err(|cause| Error::failure(format!("writing {}", file.display()), cause))
+    let failed = |remedy| move |cause| Error::failure(format!("writing {}", file.display()), cause).with_remedy(remedy);
+    let mut created = File::create(file).map_err(failed("name a place that can be written with --out"))?;
+    created.write_all(contents.as_ref()).map_err(|cause| {
+        if file.is_file() {
+            drop(std::fs::remove_file(file));
+        }
+        failed("free some space there or name another place with --out")(cause)
+    })
 }
 
 /// Lines with aligned columns: those of `figures` to the right, the others to the left. All rows have as many cells

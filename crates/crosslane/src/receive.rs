@@ -250,8 +250,9 @@ impl Server<'_> {
                 return;
             }
         };
-        // A closed standard output must not fail the transfer.
-        drop(output::print("printing the result", line + "\n"));
+        if let Err(fault) = output::print("printing the result", line + "\n") {
+            eprintln!("crosslane: {fault}; the receiver continues");
+        }
     }
 }
 

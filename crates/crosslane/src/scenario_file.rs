@@ -2,7 +2,11 @@
 
 use crosslane_sim::record::metrics::METRICS;
 use crosslane_sim::scenario::{FileRef, Resolved, Scenario, ScenarioError};
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
@@ -20,9 +24,24 @@ impl From<ScenarioError> for Error {
 /// # Errors
 /// One sentence with file, line and remedy (exit code 2).
 pub fn read(file: &Path, data: Option<&Path>) -> Result<Scenario> {
+    parse(&text(file)?, file, data)
+}
+
+/// The text of a scenario. It is read once, since the file may be a pipe, or change during a drive of an hour.
+///
+/// # Errors
+/// One sentence with file and remedy (exit code 2).
+pub fn text(file: &Path) -> Result<String> {
     let attempt = format!("reading scenario {}", file.display());
-    let text = read_text(file, attempt, "name a scenario that exists, as those in scenarios/")?;
-    let mut scenario = Scenario::parse(&text, &file.display().to_string())?;
+    read_text(file, attempt, "name a scenario that exists, as those in scenarios/")
+}
+
+/// The same as [`read`] from the text of the file.
+///
+/// # Errors
+/// One sentence with file, line and remedy (exit code 2).
+pub fn parse(text: &str, file: &Path, data: Option<&Path>) -> Result<Scenario> {
+    let mut scenario = Scenario::parse(text, &file.display().to_string())?;
     scenario.check_metrics(METRICS.iter().map(|metric| metric.name))?;
     let mut contents = BTreeMap::new();
     for reference in scenario.files() {
@@ -55,21 +74,36 @@ pub fn name_trees_absolutely(scenario: &mut Scenario, file: &Path, data: Option<
     Ok(())
 }
 
-/// Makes the folder of a drive and puts the scenario into it, as it is and
-/// `resolved`.
+/// Name of the scenario's text in the folder of a comparison.
+pub const COPY: &str = "scenario.toml";
+
+/// Makes the folder of a comparison and puts the scenario into it, its `text` and `resolved`. The folder belongs to
+/// this process as long as the lock exists.
 ///
 /// # Errors
 /// Names the folder and the cause.
-pub fn prepare_folder(folder: &Path, scenario: &Path, resolved: &Resolved) -> Result<()> {
+pub fn prepare_folder(folder: &Path, text: &str, resolved: &Resolved) -> Result<Flock<File>> {
     let attempt = || format!("making {}", folder.display());
-    let remedy = "name a folder that can be written with --out";
-    if folder.join("summary.json").exists() {
+    let failed = |cause: io::Error| Error::usage(attempt(), cause, "name a folder that can be written with --out");
+    fs::create_dir_all(folder).map_err(failed)?;
+    let opened = File::open(folder).map_err(failed)?;
+    let lock = Flock::lock(opened, FlockArg::LockExclusiveNonblock).map_err(|(_, cause)| match cause {
+        Errno::EWOULDBLOCK => {
+            let cause = "another `crosslane` writes into it";
+            Error::usage(attempt(), cause, "wait for its end, or name another folder with --out")
+        }
+        cause => failed(cause.into()),
+    })?;
+    // Without it, a comparison that is killed leaves no results of another scenario.
+    let summary = folder.join("summary.json");
+    if summary.exists() {
         eprintln!("crosslane: {} has the records of an earlier comparison; they are replaced", folder.display());
+        fs::remove_file(summary).map_err(failed)?;
     }
-    std::fs::create_dir_all(folder).map_err(|cause| Error::usage(attempt(), cause, remedy))?;
-    std::fs::copy(scenario, folder.join("scenario.toml")).map_err(|cause| Error::usage(attempt(), cause, remedy))?;
     let json = serde_json::to_string_pretty(resolved).map_err(|cause| Error::failure(attempt(), cause))?;
-    std::fs::write(folder.join("scenario.json"), json + "\n").map_err(|cause| Error::usage(attempt(), cause, remedy))
+    fs::write(folder.join(COPY), text).map_err(failed)?;
+    fs::write(folder.join("scenario.json"), json + "\n").map_err(failed)?;
+    Ok(lock)
 }
 
 fn locate(scenario: &Path, reference: &FileRef, data: Option<&Path>) -> Result<PathBuf> {

@@ -220,7 +220,7 @@ fn a_configuration_is_read_again_without_an_interruption() {
     fs::write(&file, wrong).unwrap();
     let rejected = world.run(&["reload"]);
     assert_eq!(rejected.code, Some(2));
-    assert!(rejected.sentence().contains("agent.toml line 9: unknown variant `agregate`"), "{rejected:?}");
+    assert!(rejected.sentence().contains("agent.toml line 9: `mode`: unknown word `agregate`"), "{rejected:?}");
     assert_eq!(world.states(), ["active", "active"], "a wrong file changes nothing");
     let new = present.replace("mode = \"aggregate\"", "mode = \"backup\"\nprefer = [\"nr\"]\noverlap_ms = 20");
     fs::write(&file, &new).unwrap();

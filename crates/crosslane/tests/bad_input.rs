@@ -101,6 +101,9 @@ const CALLS: &[(&str, &str)] = &[
     ("drive s.toml --strategy kernel,", "there is no strategy \"\"; choose from "),
     ("drive s.toml --seed x", "\"x\" is not a seed; write 7, or 1,2,3, or 1..200"),
     ("drive s.toml --seed 4..1", "\"4..1\" is not a seed"),
+    ("drive s.toml --seed 2,1..3", "seed 2 is named twice, and its runs would be the same; name it once"),
+    ("drive s.toml --seed -1", "unexpected argument '-1' found; add --help"),
+    ("drive s.toml --strategy kernel,threshold,kernel", "strategy \"kernel\" is named twice, and its runs would share"),
     ("drive s.toml --jobs 0", "0 is not in 1..=16"),
     ("drive s.toml --keep", "--keep with 4 runs; name one strategy and one seed"),
     ("drive s.toml --sed 1", "unexpected argument '--sed' found; a similar argument exists: '--seed'"),
@@ -169,6 +172,7 @@ const CALLS: &[(&str, &str)] = &[
     ("import pings --operator mine feup.csv", "while importing feup.csv, line 1: it has no column `t_s`"),
     ("import feup --ap ap9 feup.csv", "while importing feup.csv: it has no access point `ap9`; choose one of ap1"),
     ("import feup --ap ap1 feup.csv --from-s 9", "while importing feup.csv: it covers 0 to 1 s, not"),
+    ("import feup --ap ap1 feup.csv --out ./feup.csv", "while writing ./feup.csv: it is the recording, which would be"),
     ("import feup --ap ap1 cell.csv", "while importing cell.csv, line 2: `far` in column `rssiMean` is not"),
 ];
 
@@ -192,17 +196,17 @@ name = "threshold"
 "#;
 /// Faults in it: text that is replaced, its replacement, and the expected message.
 const CONFIGURATIONS: &[(&str, &str, &str)] = &[
-    ("interface", "iface", "line 6: unknown field `iface`"),
+    ("interface", "iface", "line 6: unknown key `iface`"),
     ("name = \"lte\"", "name = \"its-g5\"", "line 4: path \"its-g5\" is defined twice"),
     ("[\"lte\"]", "[\"lte\", \"5g\"]", "line 9: `prefer` names \"5g\", which is no path; name paths of this file"),
     ("\"threshold\"", "\"treshold\"", "line 12: there is no strategy \"treshold\", only "),
     ("name = \"threshold\"", "", "line 12: the strategy has no `name`"),
-    ("127.0.0.1:5051", "localhost", "line 11: invalid socket address syntax"),
-    ("rat = \"lte\"", "rat = \"lte\"\naddress = \"10.1\"", "line 8: invalid IP address syntax"),
+    ("127.0.0.1:5051", "localhost", "line 11: `vanetza`: invalid socket address syntax"),
+    ("rat = \"lte\"", "rat = \"lte\"\naddress = \"10.1\"", "line 8: `address`: invalid IP address syntax"),
     ("wwan0", "wwan0-of-the-modem", "line 4: \"wwan0-of-the-modem\" is no interface name"),
     ("[observe]", "[observe]\ntransport_period_ms = 0", "line 11: transport_period_ms is 0; give 1 to 1000"),
-    ("[service]", "[service]\nmode = \"both\"", "line 9: unknown variant `both`"),
-    ("name = \"lte\"\n", "", "line 4: missing field `name`"),
+    ("[service]", "[service]\nmode = \"both\"", "line 9: `mode`: unknown word `both`; choose from `aggregate`"),
+    ("name = \"lte\"\n", "", "line 4: `name` is missing; add it (docs/reference/agent-config.md"),
     ("\"threshold\"", "\"deadline\"", "line 12: the strategy needs objects with deadlines"),
     ("\"threshold\"", "\"mp-dpa\"", "line 12: the strategy needs objects with deadlines"),
     ("127.0.0.1:5051", "0.0.0.0:5051", "line 11: `vanetza` is 0.0.0.0:5051, where the whole network can send; name"),

@@ -201,7 +201,7 @@ fn faults_of_files() -> Vec<Case> {
             "nothing",
             ATT,
             String::new(),
-            "while importing drive.csv: it is empty; give a file of the data set (docs/guide/real-data.md)",
+            "while importing drive.csv: it is empty; give a file of this format (docs/guide/real-data.md)",
         ),
         (
             "bytes",
@@ -219,13 +219,13 @@ fn faults_of_files() -> Vec<Case> {
             "other data set",
             ATT,
             feup(&["ap2,m1,101,9,1,-60,65,10"]),
-            "while importing drive.csv, line 1: it has no column `TIME_STAMP_x`; give a file of the data set (docs/guide/real-data.md)",
+            "while importing drive.csv, line 1: it has no column `TIME_STAMP_x`; give a file of this format (docs/guide/real-data.md)",
         ),
         (
             "no throughput",
             ATT,
             drive().replace("ULtput", "rate"),
-            "while importing drive.csv, line 1: it has no column `ULtput_x` or `DLtput_x`; give a file of the data set (docs/guide/real-data.md)",
+            "while importing drive.csv, line 1: it has no column `ULtput_x` or `DLtput_x`; give a file of this format (docs/guide/real-data.md)",
         ),
         (
             "only a header",

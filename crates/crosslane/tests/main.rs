@@ -9,9 +9,9 @@ mod agent_commands;
 mod agent_kills;
 mod agent_load;
 mod bad_input;
-
 mod bugreport;
 mod catalog;
+mod check;
 mod class_modes;
 mod classes;
 mod controller;
@@ -63,6 +63,7 @@ mod transfer;
 mod transfer_folders;
 mod transfer_follow;
 mod transfer_keys;
+mod transfer_output;
 mod transfer_paths;
 mod transfer_places;
 mod transfer_reconnect;

@@ -9,8 +9,11 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::program::{CROSSLANE, METRICS, ProgramOutput, RECORDS, SCENARIO, crosslane, not_run};
+use crate::program::{
+    CROSSLANE, METRICS, ProgramOutput, RECORDS, SCENARIO, assert_none, complaint, crosslane, not_run,
+};
 use arrow_ipc::reader::FileReader;
+use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
@@ -184,6 +187,41 @@ fn an_interrupted_simulation_leaves_the_summary_of_its_complete_runs() {
     for run in runs {
         assert!(out.join(run["folder"].as_str().unwrap()).join("events.jsonl").exists(), "{run}");
     }
+}
+
+#[test]
+fn a_folder_belongs_to_one_comparison_at_a_time() {
+    let workdir = workdir();
+    let out = workdir.path().join("out");
+    fs::create_dir(&out).unwrap();
+    let other = Flock::lock(File::open(&out).unwrap(), FlockArg::LockExclusive).unwrap();
+    let output = simulate(&workdir, "--strategy kernel --out out");
+    let expected = "while making out: another `crosslane` writes into it; wait for its end, or name another folder";
+    assert_none(complaint(&output, expected).into_iter().collect());
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 0);
+    drop(other);
+    assert_eq!(simulate(&workdir, "--strategy kernel --out out").code, Some(0));
+}
+
+#[test]
+fn a_comparison_that_is_killed_leaves_no_results_of_an_earlier_one() {
+    let workdir = workdir();
+    let out = workdir.path().join("out");
+    assert_eq!(simulate(&workdir, "--strategy kernel --out out").code, Some(0));
+    fs::remove_dir_all(out.join("runs")).unwrap();
+    fs::write(workdir.path().join("s.toml"), SCENARIO.replace("duration_s = 4", "duration_s = 40")).unwrap();
+    let mut command = Command::new(CROSSLANE);
+    command.args(["simulate", "s.toml", "--seed", "1..5000", "--jobs", "1", "--records", "all", "--out", "out"]);
+    let mut child = command.current_dir(workdir.path()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    for _ in 0..1000 {
+        if out.join("runs").exists() {
+            break;
+        }
+        sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(out.join("runs").exists() && !out.join("summary.json").exists());
 }
 
 /// The output folder is a file system of 2 MiB, mounted only for the simulation.

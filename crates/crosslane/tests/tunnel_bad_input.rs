@@ -52,7 +52,12 @@ const TUNNELS: &[(&str, &str, &str, &str)] = &[
         "line 3: an MTU of 1300 leaves 1232 bytes inside; IPv6 needs 1280: raise",
     ),
     (GATEWAY, "10.77.0.3/32", "10.77.0.2/31", "line 12: addresses of vehicles \"van\" and \"car\" overlap; give each"),
-    (GATEWAY, "10.77.0.3/32", "10.77.0.3/33", "line 12: \"10.77.0.3/33\" is no address with a prefix; write one as"),
+    (
+        GATEWAY,
+        "10.77.0.3/32",
+        "10.77.0.3/33",
+        "line 12: `address`: \"10.77.0.3/33\" is no address with a prefix; write one as",
+    ),
     (GATEWAY, "key = \"OTHER\"\n", "", "line 1: vehicle \"van\" has a key in an unencrypted tunnel, or none in an"),
     (VEHICLE, "key = \"own.key\"\n", "", "line 6: the tunnel has no `key`; give `key`"),
     (VEHICLE, "gateway_key = \"KEY\"\n", "", "line 6: `gateway_key` does not go with `encryption = \"none\"`"),
@@ -62,7 +67,7 @@ const TUNNELS: &[(&str, &str, &str, &str)] = &[
         "key = \"own.key\"\nrfc8086_only = true",
         "line 6: `rfc8086_only` is GRE-in-UDP without protection",
     ),
-    (VEHICLE, "[tunnel]\n", "[tunnel]\nmode = \"fast\"\n", "line 7: unknown variant `fast`"),
+    (VEHICLE, "[tunnel]\n", "[tunnel]\nmode = \"fast\"\n", "line 7: `mode`: unknown word `fast`"),
     (VEHICLE, "\"KEY\"", "\"PUBLIC KEY OF THE GATEWAY\"", "line 10: \"PUBLIC KEY OF THE GATEWAY\" is no public key: a"),
     (GATEWAY, "\"OTHER\"", "\"word\"", "line 11: \"word\" is no public key: a key has 32 bytes"),
     (

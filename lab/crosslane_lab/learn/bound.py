@@ -8,7 +8,6 @@ all delays 0.02 ms longer, and the means of these runs are compared: much of wha
 
 import argparse
 import hashlib
-import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, product
@@ -22,7 +21,7 @@ from crosslane_lab.learn.collect import KEPT, Case
 from crosslane_lab.learn.places import BUFFERS_KB, CLASSES, TRAFFICS, draw
 from crosslane_lab.render.markdown import table
 from crosslane_lab.runs.folder import RunFolder
-from crosslane_lab.runs.runner import Comparison, Runner, default_program
+from crosslane_lab.runs.runner import Comparison, Runner
 
 TREES = ("smartps", "learned")
 SCHEDULERS = ("minrtt", "roundrobin", "default")
@@ -32,14 +31,8 @@ COLUMNS = ("minrtt", "roundrobin", "default", "wifi-first", "cellular-first", "s
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command to the parser."""
     parser = commands.add_parser("bound", help="compare trees with the best order", description=__doc__)
-    parser.add_argument("--drives", type=int, default=20, help="number of drives (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=2, help="of the draws (default: %(default)s)")
-    collect.add_traffic(parser)
+    collect.add_draws(parser, drives=20, seed=2)
     parser.add_argument("--repeats", type=int, default=1, help="runs of each drive (default: %(default)s)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: %(default)s)")
-    parser.add_argument(
-        "--program", type=Path, default=default_program(), metavar="FILE", help="(default: %(default)s)"
-    )
     for name in TREES:
         parser.add_argument(f"--{name}", type=Path, required=True, metavar="TREE", help=f"tree for `{name}`")
     parser.add_argument(

@@ -8,7 +8,6 @@ each file, with its goodput and delay. Runs that exist are not made again.
 
 import argparse
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -20,7 +19,7 @@ from crosslane_lab.errors import unreadable
 from crosslane_lab.learn import tree, write
 from crosslane_lab.learn.places import BUFFERS_KB, TRAFFICS, Drive, draw
 from crosslane_lab.runs.folder import RunFolder
-from crosslane_lab.runs.runner import Comparison, Runner, default_program
+from crosslane_lab.runs.runner import Comparison, Runner, add_jobs, add_program
 
 WINDOW_NS = 250_000_000
 PATHS = ("wifi", "cellular")
@@ -38,13 +37,7 @@ KEPT = ("windows", "messages")
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command to the parser."""
     parser = commands.add_parser("collect", help="simulate drives with either path first", description=__doc__)
-    parser.add_argument("--drives", type=int, default=40, help="number of drives (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="of the draws (default: %(default)s)")
-    add_traffic(parser)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: %(default)s)")
-    parser.add_argument(
-        "--program", type=Path, default=default_program(), metavar="FILE", help="(default: %(default)s)"
-    )
+    add_draws(parser, drives=40, seed=1)
     parser.add_argument(
         "--out", type=Path, default=Path("runs/learn"), metavar="DIR", help="(default: %(default)s)"
     )
@@ -64,8 +57,10 @@ def _act(given: argparse.Namespace) -> None:
             print(given.out / name)
 
 
-def add_traffic(parser: argparse.ArgumentParser) -> None:
-    """Add the option that chooses kinds of traffic."""
+def add_draws(parser: argparse.ArgumentParser, drives: int, seed: int) -> None:
+    """Add the options that draw drives and kinds of traffic, and run them."""
+    parser.add_argument("--drives", type=int, default=drives, help="number of drives (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=seed, help="of the draws (default: %(default)s)")
     names = list(TRAFFICS)
     parser.add_argument(
         "--traffic",
@@ -75,6 +70,8 @@ def add_traffic(parser: argparse.ArgumentParser) -> None:
         metavar="KIND",
         help=f"{', '.join(names)} (default: all)",
     )
+    add_program(parser)
+    add_jobs(parser)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ trials. The fitted tree is then compared with the user's order and with MinRTT o
 
 import argparse
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from crosslane_lab.learn.bound import digests
 from crosslane_lab.learn.places import BUFFERS_KB, Drive, draw
 from crosslane_lab.render.markdown import table
 from crosslane_lab.runs.folder import RunFolder
-from crosslane_lab.runs.runner import Comparison, Runner, default_program
+from crosslane_lab.runs.runner import Comparison, Runner, add_jobs, add_program
 
 DURATION_S = 600
 """Of the drives with trials."""
@@ -45,10 +44,8 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     parser.add_argument("--drives", type=int, default=160, help="with trials, of 600 s (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=11, help="of their draws (default: %(default)s)")
     parser.add_argument("--others", type=int, default=40, help="drives to compare on (default: %(default)s)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: %(default)s)")
-    parser.add_argument(
-        "--program", type=Path, default=default_program(), metavar="FILE", help="(default: %(default)s)"
-    )
+    add_program(parser)
+    add_jobs(parser)
     parser.add_argument(
         "--out", type=Path, default=Path("runs/refit"), metavar="DIR", help="(default: %(default)s)"
     )

@@ -6,7 +6,6 @@ drive and nothing of the chance in one run, as the state of its connection is.
 """
 
 import argparse
-import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from crosslane_lab.learn import collect, label
 from crosslane_lab.learn.collect import Case
 from crosslane_lab.learn.places import draw
 from crosslane_lab.render.markdown import table
-from crosslane_lab.runs.runner import Runner, default_program
+from crosslane_lab.runs.runner import Runner
 
 LATER_MS = 0.02
 OWN = label.KEYS[:-1]
@@ -39,13 +38,7 @@ HEAD = [
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command to the parser."""
     parser = commands.add_parser("repeat", help="show how much of a label is chance", description=__doc__)
-    parser.add_argument("--drives", type=int, default=40, help="number of drives (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="of the draws (default: %(default)s)")
-    collect.add_traffic(parser)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: %(default)s)")
-    parser.add_argument(
-        "--program", type=Path, default=default_program(), metavar="FILE", help="(default: %(default)s)"
-    )
+    collect.add_draws(parser, drives=40, seed=1)
     parser.add_argument(
         "--runs", type=Path, default=Path("runs/learn"), metavar="DIR", help="(default: %(default)s)"
     )

@@ -1,11 +1,11 @@
 """The table of cases with deadlines: the share of each strategy on the expensive path, and the minimum possible."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from crosslane_lab.errors import unreadable
+from crosslane_lab.pages.command import add_page
 from crosslane_lab.render.markdown import table
 from crosslane_lab.runs.catalog import COST, LEAST_COST, MISSED
 from crosslane_lab.runs.folder import Run, RunFolder
@@ -21,18 +21,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     parser = commands.add_parser(
         "deadlines", help="make the table of cases with deadlines from several run folders", description=__doc__
     )
-    parser.add_argument(
-        "runs", type=Path, nargs="+", metavar="DIR", help="run folders; those of one case are combined"
-    )
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="FILE", help="the page, as docs/results/deadlines-measured.md"
-    )
-    parser.set_defaults(act=_act)
-
-
-def _act(options: argparse.Namespace) -> None:
-    options.out.write_text(page([RunFolder.open(path) for path in options.runs]), encoding="utf-8")
-    print(options.out)
+    add_page(parser, "run folders; those of one case are combined", "docs/results/deadlines-measured.md", page)
 
 
 @dataclass(frozen=True)
@@ -88,7 +77,7 @@ class Case:
         return (min(found)[1], min(found)[0]) if found else None
 
 
-def cases(folders: list[RunFolder]) -> list[Case]:
+def cases(folders: Sequence[RunFolder]) -> list[Case]:
     """The cases in the folders, by name and engine; raises `LabError` for other traffic."""
     found: dict[tuple[str, str], Case] = {}
     for folder in folders:
@@ -109,7 +98,7 @@ _COLUMNS = (
 )
 
 
-def page(folders: list[RunFolder]) -> str:
+def page(folders: Sequence[RunFolder]) -> str:
     """The page as Markdown, a function of the folders only."""
     rows = cases(folders)
     verdicts = [case.met for case in rows if case.met is not None]

@@ -3,10 +3,10 @@
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import polars as pl
 
+from crosslane_lab.pages.command import add_page
 from crosslane_lab.render.markdown import number, spread_text, table
 from crosslane_lab.runs.catalog import DELIVERED, GAP, GOODPUT, READ_GAP, WORST_DELAY
 from crosslane_lab.runs.folder import Run, RunFolder
@@ -167,16 +167,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     parser = commands.add_parser(
         "roadside", help="make the page on roadside units from several run folders", description=__doc__
     )
-    parser.add_argument("runs", type=Path, nargs="+", metavar="DIR", help="run folders of scenarios/roadside")
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="FILE", help="the page, as docs/results/roadside.md"
-    )
-    parser.set_defaults(act=_act)
-
-
-def _act(options: argparse.Namespace) -> None:
-    options.out.write_text(page([RunFolder.open(path) for path in options.runs]), encoding="utf-8")
-    print(options.out)
+    add_page(parser, "run folders of scenarios/roadside", "docs/results/roadside.md", page)
 
 
 def page(folders: Sequence[RunFolder]) -> str:

@@ -3,9 +3,9 @@
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from crosslane_lab.errors import unreadable
+from crosslane_lab.pages.command import add_page
 from crosslane_lab.render.markdown import number, spread_text, table
 from crosslane_lab.runs.catalog import GAP, GOODPUT, WORST_DELAY, describe
 from crosslane_lab.runs.folder import RunFolder
@@ -90,16 +90,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     parser = commands.add_parser(
         "tunnel", help="make the table of traffic through the tunnel from several run folders", description=__doc__
     )
-    parser.add_argument("runs", type=Path, nargs="+", metavar="DIR", help="run folders of scenarios/tunnel")
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="FILE", help="the page, as docs/results/tunnel-measured.md"
-    )
-    parser.set_defaults(act=_act)
-
-
-def _act(options: argparse.Namespace) -> None:
-    options.out.write_text(page([RunFolder.open(path) for path in options.runs]), encoding="utf-8")
-    print(options.out)
+    add_page(parser, "run folders of scenarios/tunnel", "docs/results/tunnel-measured.md", page)
 
 
 def page(folders: Sequence[RunFolder]) -> str:

@@ -1,14 +1,13 @@
 """`crosslane-lab tunnel-pairs`: the tunnel over paths drawn at random; only missing or stale runs are made."""
 
 import argparse
-import os
 from pathlib import Path
 
 from crosslane_lab.errors import unreadable
 from crosslane_lab.pairs import page
 from crosslane_lab.pairs.draw import Lot
 from crosslane_lab.papers.frame import Results
-from crosslane_lab.runs.runner import Runner, default_program
+from crosslane_lab.runs.runner import Runner, add_jobs, add_program
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -22,16 +21,14 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     parser.add_argument("--triples", type=int, default=0, metavar="COUNT", help="number of triples (default: 0)")
     parser.add_argument("--seed", type=int, default=1, help="of the draws (default: %(default)s)")
     parser.add_argument("--duration-s", type=int, default=20, metavar="S", help="of a run (default: %(default)s)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: %(default)s)")
     drives = "pairs that are also driven on the kernel, one after another (default: 0)"
     parser.add_argument("--drive", type=int, default=0, metavar="COUNT", help=drives)
     shown = {"metavar": "DIR", "type": Path}
     parser.add_argument(
         "--runs", default=Path("runs/tunnel-pairs"), help="run folders (default: %(default)s)", **shown
     )
-    parser.add_argument(
-        "--program", type=Path, default=default_program(), metavar="FILE", help="(default: %(default)s)"
-    )
+    add_program(parser)
+    add_jobs(parser)
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="the page (default: tunnel-pairs.md below the runs)"
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from crosslane_lab.papers import adaptive, camera, drives, hapanchak, liao, nota, roads, szilagyi, torrinhas
 from crosslane_lab.papers.frame import Options, reproduce
-from crosslane_lab.runs.runner import Runner, default_program
+from crosslane_lab.runs.runner import Runner, add_program
 
 PAPERS = {
     paper.name: paper
@@ -38,9 +38,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     parser.add_argument("--runs", help="run folders (default: runs/PAPER, with --quick runs/PAPER-quick)", **shown)
     parser.add_argument("--scenarios", default=Path("scenarios"), help="(default: %(default)s)", **shown)
     parser.add_argument("--data", help="the folder of public data that the scenarios refer to", **shown)
-    parser.add_argument(
-        "--program", type=Path, default=default_program(), metavar="FILE", help="(default: %(default)s)"
-    )
+    add_program(parser)
     parser.add_argument("--out", type=Path, metavar="FILE", help="the page (default: PAPER.md below the runs)")
     parser.set_defaults(act=_act)
 

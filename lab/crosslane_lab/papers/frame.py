@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from string import Template
 from typing import Any, Literal
 
 import polars as pl
@@ -71,6 +72,19 @@ class Results:
         """The median over the seeds."""
         found = self.spread(run, strategy, metric)
         return found.median if found else None
+
+
+def write_page(page: str, rows: pl.DataFrame, options: Options) -> list[Path]:
+    """Write a page and the underlying rows; returns the files written."""
+    files = [options.out, options.out.with_suffix(".csv")]
+    files[0].write_text(page, encoding="utf-8")
+    rows.write_csv(files[1])
+    return files
+
+
+def filled(template: Path, **parts: object) -> str:
+    """The text of a template with these parts."""
+    return Template(template.read_text(encoding="utf-8")).substitute(**parts)
 
 
 Bound = Literal["about", "at most", "at least", "none"]

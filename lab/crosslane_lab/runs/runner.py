@@ -1,7 +1,9 @@
 """Runs `crosslane`: only the comparisons whose run folder is missing or stale."""
 
+import argparse
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -36,6 +38,18 @@ def default_program() -> Path:
     """The program that was built in this folder, or else that of this Python environment (a wheel may have it)."""
     built, installed = Path("target/release/crosslane"), Path(sys.executable).with_name("crosslane")
     return installed if installed.exists() and not built.exists() else built
+
+
+def add_program(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names the program."""
+    parser.add_argument(
+        "--program", type=Path, default=default_program(), metavar="FILE", help="(default: %(default)s)"
+    )
+
+
+def add_jobs(parser: argparse.ArgumentParser) -> None:
+    """Add the number of runs at once."""
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once (default: %(default)s)")
 
 
 @dataclass(frozen=True)

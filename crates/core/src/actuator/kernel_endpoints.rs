@@ -203,7 +203,7 @@ fn own_id(path: usize) -> AddressId {
 }
 
 impl Actuator for KernelEndpoints {
-    fn apply(&mut self, _now: Instant, wanted: &Wanted, _verdicts: &[Verdict]) {
+    fn apply(&mut self, wanted: &Wanted, _verdicts: &[Verdict]) {
         let states = wanted.states();
         let paths = self.wanted.iter_mut().enumerate();
         paths.for_each(|(path, state)| *state = states.get(path).copied().unwrap_or_default());
@@ -277,7 +277,7 @@ mod tests {
 
         /// Sets the wanted states and carries out commands until there are none; returns the endpoints.
         fn steer(&mut self, now: u64, states: [PathState; 2]) -> Vec<(u8, bool)> {
-            self.actuator.apply(at(now), &states.into_iter().collect(), &[]);
+            self.actuator.apply(&states.into_iter().collect(), &[]);
             self.run(now)
         }
 
@@ -370,7 +370,7 @@ mod tests {
     #[test]
     fn nothing_happens_while_the_kernel_does_not_manage() {
         let mut actuator = KernelEndpoints::new(2, EndpointPolicy::Adopt);
-        actuator.apply(at(0), &[Active, Active].into_iter().collect(), &[]);
+        actuator.apply(&[Active, Active].into_iter().collect(), &[]);
         actuator.handle(at(0), &Event::Endpoints(None));
         assert!(actuator.poll(at(0)).is_none() && actuator.next_wakeup().is_none());
     }

@@ -110,7 +110,7 @@ pub enum Output {
 /// every [`Engine`](crate::engine::Engine).
 pub trait Actuator: Send {
     /// Applies the wanted states; `verdicts` has one entry for each path.
-    fn apply(&mut self, now: Instant, wanted: &Wanted, verdicts: &[Verdict]);
+    fn apply(&mut self, wanted: &Wanted, verdicts: &[Verdict]);
 
     /// Processes an event.
     fn handle(&mut self, now: Instant, event: &Event);

@@ -13,11 +13,11 @@ use crate::reason::Reason;
 use crate::time::Instant;
 
 impl Actuator for Manager {
-    fn apply(&mut self, now: Instant, wanted: &Wanted, verdicts: &[Verdict]) {
+    fn apply(&mut self, wanted: &Wanted, verdicts: &[Verdict]) {
         let is_lost = |verdict: &Verdict| matches!(verdict.belief, Belief::Lost | Belief::Stalled);
         self.set_lost(verdicts.iter().map(is_lost).collect());
         self.set_reasons(verdicts.iter().map(Verdict::reasons));
-        self.set_wanted(now, wanted);
+        self.set_wanted(wanted);
     }
 
     fn handle(&mut self, now: Instant, event: &Event) {

@@ -37,7 +37,7 @@ impl PacketScheduler {
 }
 
 impl Actuator for PacketScheduler {
-    fn apply(&mut self, _now: Instant, wanted: &Wanted, verdicts: &[Verdict]) {
+    fn apply(&mut self, wanted: &Wanted, verdicts: &[Verdict]) {
         self.is_due |= self.steering.states != wanted.states() || self.steering.order != *wanted.order();
         let reasons = verdicts.iter().map(|verdict| verdict.reason.text()).collect();
         let (states, order) = (wanted.states().to_vec(), wanted.order().clone());

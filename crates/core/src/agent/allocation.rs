@@ -71,7 +71,7 @@ impl Agent {
         }
         if let Some(reason) = reason {
             self.allocate_default(now, |_, _| reason.clone());
-            self.apply(now);
+            self.apply();
         }
     }
 
@@ -80,7 +80,7 @@ impl Agent {
         let reason = self.allocator.review(now, &supplies(&self.paths));
         if let Some(reason) = reason {
             self.allocate_default(now, |_, _| reason.clone());
-            self.apply(now);
+            self.apply();
         }
         if let Some(trial) = self.allocator.poll_trial() {
             self.reports.outputs.push_back(Output::Trial(trial));
@@ -88,7 +88,7 @@ impl Agent {
         for place in 0..self.classes.len() {
             if let Some(reason) = self.classes[place].review(now, &self.paths) {
                 self.allocate_class(place, |_, _| reason.clone());
-                self.apply(now);
+                self.apply();
             }
         }
     }
@@ -97,7 +97,7 @@ impl Agent {
     pub(super) fn allocate(&mut self, now: Instant, why: impl Fn(&[Path], usize) -> Reason) {
         self.allocate_default(now, &why);
         (0..self.classes.len()).for_each(|place| self.allocate_class(place, &why));
-        self.apply(now);
+        self.apply();
     }
 
     pub(super) fn allocate_default(&mut self, now: Instant, why: impl Fn(&[Path], usize) -> Reason) {
@@ -180,7 +180,7 @@ impl Agent {
         self.add_classes_to_wanted();
     }
 
-    pub(super) fn apply(&mut self, now: Instant) {
+    pub(super) fn apply(&mut self) {
         // A path without a decision of the class has no reason.
         let none = Reason::default();
         let mut further = ArrayVec::<&Reason, { MAX_PATHS * MAX_CLASSES }>::new();
@@ -194,6 +194,6 @@ impl Agent {
             further: further_of(place),
         });
         let verdicts: PerPath<Verdict> = verdicts.collect();
-        self.actuators.iter_mut().for_each(|actuator| actuator.apply(now, &self.wanted, &verdicts));
+        self.actuators.iter_mut().for_each(|actuator| actuator.apply(&self.wanted, &verdicts));
     }
 }

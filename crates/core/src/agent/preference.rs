@@ -35,7 +35,7 @@ impl Agent {
     pub fn set_allocator(&mut self, now: Instant, allocator: Box<dyn Allocator + Send>, reason: &Reason) {
         self.allocator = allocator;
         self.allocate_default(now, |_, _| reason.clone());
-        self.apply(now);
+        self.apply();
     }
 
     /// Replaces the tree that orders the paths, for all classes of connections. The present order stands until the

@@ -93,7 +93,7 @@ impl Manager {
 
     /// Sets the wanted state of each path. A path that is wanted again starts without
     /// the pauses of earlier attempts.
-    pub fn set_wanted(&mut self, _now: Instant, wanted: &Wanted) {
+    pub fn set_wanted(&mut self, wanted: &Wanted) {
         if self.paths.wanted == *wanted {
             return;
         }

@@ -11,6 +11,7 @@ use crosslane_core::allocate::Mode;
 use crosslane_core::path::{PathId, PathSpec, Rat};
 use crosslane_core::strategy::Strategy;
 use crosslane_sim::input::renamed_keys::renew;
+use crosslane_sim::input::toml_fault::{TomlFault, line_at};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -174,6 +175,9 @@ impl Default for Service {
     }
 }
 
+/// The page that lists the keys.
+const REFERENCE: &str = "docs/reference/agent-config.md";
+
 /// The strategy of an agent whose file names none.
 const DEFAULT_STRATEGY: &str = "adaptive";
 
@@ -185,11 +189,20 @@ pub use crate::control::protocol::UNITS;
 /// # Errors
 /// One error message with file, line, and remedy.
 pub fn read(file: &Path) -> Result<Config> {
-    let attempt = format!("reading configuration {}", file.display());
-    let remedy = "name a file that exists and can be read";
-    let text = text_file::read(file).map_err(|cause| Error::usage(&attempt, cause, remedy))?;
-    let faulty = |fault: Fault| Error::usage(format!("{attempt} line {}", fault.line), fault.cause, fault.remedy);
-    let mut config = parse(&text).map_err(faulty)?;
+    let failed = |cause| {
+        let attempt = format!("reading configuration {}", file.display());
+        Error::usage(attempt, cause, "name a file that exists and can be read")
+    };
+    parse_file(&text_file::read(file).map_err(failed)?, file)
+}
+
+/// The same from the text of the file.
+///
+/// # Errors
+/// One error message with file, line, and remedy.
+pub fn parse_file(text: &str, file: &Path) -> Result<Config> {
+    let attempt = |line| format!("reading configuration {} line {line}", file.display());
+    let mut config = parse(text).map_err(|fault| Error::usage(attempt(fault.line), fault.cause, fault.remedy))?;
     config.strategy = config.strategy.map(|strategy| with_tree(strategy, file)).transpose()?;
     Ok(config)
 }
@@ -204,24 +217,29 @@ pub fn from_table(attempt: &str, table: &toml::Table) -> Result<Config> {
 struct Fault {
     line: usize,
     cause: String,
-    remedy: &'static str,
+    remedy: String,
+}
+
+impl From<TomlFault> for Fault {
+    fn from(TomlFault { line, what, remedy }: TomlFault) -> Fault {
+        Fault { line: line.unwrap_or(1), cause: what, remedy }
+    }
 }
 
 fn parse(text: &str) -> Result<Config, Fault> {
     let (text, renamed) = renew(text);
-    let line = |place| 1 + text.bytes().take(place).filter(|byte| *byte == b'\n').count();
-    let fault = |(place, cause, remedy)| Fault { line: line(place), cause, remedy };
-    let mut config = read_checked(&text).map_err(fault)?;
+    let mut config: Config = toml::from_str(&text).map_err(|error| TomlFault::of(&text, &error, REFERENCE))?;
+    complete(&mut config).map_err(|(place, cause, remedy)| {
+        let (line, remedy) = (line_at(&text, place), remedy.into());
+        Fault { line, cause, remedy }
+    })?;
     config.renamed = renamed;
     config.tables = text.parse().unwrap_or_default();
     Ok(config)
 }
 
-fn read_checked(text: &str) -> Result<Config, Complaint> {
-    let mut config: Config = toml::from_str(text).map_err(|error| {
-        let place = error.span().map_or(0, |span| span.start);
-        (place, error.message().replace('\n', " "), "see docs/reference/agent-config.md for the keys")
-    })?;
+/// Checks the configuration and reads its strategy.
+fn complete(config: &mut Config) -> Result<(), Complaint> {
     if let Some(tunnel) = &config.tunnel {
         let at = |place: usize| if place == 0 { tunnel.span().start } else { place };
         let checked = tunnel.get_ref().check(config.paths.len());
@@ -259,8 +277,7 @@ fn read_checked(text: &str) -> Result<Config, Complaint> {
         let cause = format!("`prefer` names {:?}, which is no path", unknown.get_ref());
         return Err((unknown.span().start, cause, "name paths of this file"));
     }
-    all_checks::check(&config)?;
-    Ok(config)
+    all_checks::check(config)
 }
 
 impl Config {
@@ -352,7 +369,10 @@ signal = { hysteresis_db = 4 }
     fn a_fault_names_its_line_and_what_to_do() {
         let cases = [
             ("rat = \"lte\"", "rat = \"lta\"", 10, "lta"),
-            ("[service]", "[servce]", 12, "servce"),
+            ("[service]", "[servce]", 12, "unknown key `servce`; did you mean `service`?"),
+            ("stations = [1001]", "stations = 1001", 5, "`stations`: invalid type: integer `1001`; give a list"),
+            ("mode = \"backup\"", "overlap_ms = 99999999999999999999", 13, "`99999999999999999999`; give a smaller"),
+            ("mode = \"backup\"", "mode = \"backup\"\nmode = \"backup\"", 14, "duplicate key; write it as TOML"),
             ("name = \"lte\"", "name = \"its-g5\"", 7, "twice"),
             ("prefer = [\"lte\"]", "prefer = [\"5g\"]", 14, "5g"),
             ("name = \"threshold\"", "name = \"treshold\"", 16, "treshold"),
@@ -365,8 +385,8 @@ signal = { hysteresis_db = 4 }
         for (good, bad, line, word) in cases {
             let fault = parse(&GOOD.replacen(good, bad, 1)).err().unwrap_or_else(|| panic!("{bad} was accepted"));
             assert_eq!(fault.line, line, "{bad}: {}", fault.cause);
-            assert!(fault.cause.contains(word), "{bad}: {}", fault.cause);
-            assert!(!fault.cause.contains('\n'));
+            let sentence = format!("{}; {}", fault.cause, fault.remedy);
+            assert!(sentence.contains(word) && !sentence.contains('\n'), "{bad}: {sentence}");
         }
     }
 }

@@ -8,7 +8,7 @@ use crosslane_core::mptcp::Token;
 use crosslane_core::mptcp::manager::{ConnectionView, SubflowView};
 use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
-use crosslane_sim::scenario::did_you_mean;
+use crosslane_sim::input::toml_fault::did_you_mean;
 
 use super::changes::described;
 use super::parts::second_agent;

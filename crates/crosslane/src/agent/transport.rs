@@ -1,10 +1,10 @@
 //! Samples of the subflows' status: frequent where bytes move, rare where none do.
 //!
 //! One read of the kernel's TCP segment counters shows whether anything moved at
-//! all. While they do not change, the last samples still hold and no socket is
-//! queried; neither while only packets over loopback move, as those of the agent's page. A subflow with bytes in flight, or whose bytes moved recently, is
-//! queried at every poll; the others when segments moved that may be theirs, as
-//! often as that is cheap. The cheaper query is used: one per socket, or a list of
+//! all. While they do not change, or only packets over loopback move, as those of
+//! the agent's page, the last samples still hold and no socket is queried. A subflow
+//! with bytes in flight, or whose bytes moved recently, is queried at every poll; the
+//! others when segments moved that may be theirs, as often as that is cheap. The cheaper query is used: one per socket, or a list of
 //! all sockets; the cost of both is measured in use. With many active subflows the
 //! polls of all of them are less frequent, and interface counters are read between.
 //! A poll takes several turns of the loop ([`poll`]).

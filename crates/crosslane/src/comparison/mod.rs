@@ -31,7 +31,7 @@ pub struct Options {
     /// Seeds: 7, or 1,2,3, or 1..10.
     #[arg(long, default_value = "1", value_name = "SEEDS", value_parser = seeds::parse)]
     pub seed: seeds::Seeds,
-    /// Folder for the records; created if missing.
+    /// Folder for the records; created if missing [default: runs/ and the scenario's name].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Folder of the data that the scenario refers to as `data:…`.
@@ -62,28 +62,35 @@ impl Entry {
 }
 
 impl Options {
-    /// Reads the scenario; former names of keys are reported on standard error.
+    /// Reads the scenario, and returns its text too; former names of keys are reported on standard error.
     ///
     /// # Errors
     /// One sentence with file, line and remedy.
-    pub fn read_scenario(&self) -> Result<Scenario> {
-        let scenario = scenario_file::read(&self.scenario, self.data.as_deref())?;
+    pub fn read_scenario(&self) -> Result<(Scenario, String)> {
+        let text = scenario_file::text(&self.scenario)?;
+        let scenario = scenario_file::parse(&text, &self.scenario, self.data.as_deref())?;
         let file = self.scenario.display();
         for renamed in &scenario.renamed {
             eprintln!("crosslane: {file}, {renamed}; `crosslane check --fix {file}` rewrites it");
         }
-        Ok(scenario)
+        Ok((scenario, text))
     }
 
     /// All runs: seed by seed, the strategies in the order given.
     ///
     /// # Errors
-    /// A strategy does not exist, or the engine cannot run it.
+    /// A strategy does not exist, is named twice, or the engine cannot run it.
     pub fn entries(&self, scenario: &Scenario, engine: Engine) -> Result<Vec<Entry>> {
         if let Some(name) = self.strategy.iter().find(|name| scenario.strategy(name).is_none()) {
             let known = scenario.strategy_names().join(", ");
             let cause = format!("there is no strategy {name:?}");
             return Err(Error::usage("planning the runs", cause, format!("choose from {known}")));
+        }
+        if let Some(name) =
+            self.strategy.iter().enumerate().find_map(|(at, name)| self.strategy[..at].contains(name).then_some(name))
+        {
+            let cause = format!("strategy {name:?} is named twice, and its runs would share one folder");
+            return Err(Error::usage("planning the runs", cause, "name it once"));
         }
         for strategy in self.strategy.iter().filter_map(|name| scenario.strategy(name)) {
             scenario.check_strategy(engine, &strategy)?;

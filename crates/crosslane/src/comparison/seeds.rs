@@ -1,5 +1,6 @@
 //! Seeds on the command line.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 /// Seeds, in the order given.
@@ -22,7 +23,11 @@ pub fn parse(text: &str) -> Result<Seeds, String> {
         }
         seeds.extend(range);
     }
-    Ok(Seeds(seeds))
+    let mut distinct = BTreeSet::new();
+    match seeds.iter().find(|seed| !distinct.insert(**seed)) {
+        Some(twice) => Err(format!("seed {twice} is named twice, and its runs would be the same; name it once")),
+        None => Ok(Seeds(seeds)),
+    }
 }
 
 fn range(part: &str) -> Option<RangeInclusive<u64>> {
@@ -46,7 +51,7 @@ mod tests {
         assert_eq!(parse("1,5,2"), Ok(Seeds(vec![1, 5, 2])));
         assert_eq!(parse("1..4"), Ok(Seeds(vec![1, 2, 3, 4])));
         assert_eq!(parse("9,1..2"), Ok(Seeds(vec![9, 1, 2])));
-        for bad in ["", "a", "4..1", "1..", "-1", "1..99999999999"] {
+        for bad in ["", "a", "4..1", "1..", "-1", "1..99999999999", "2,1..3"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }

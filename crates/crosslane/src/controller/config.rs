@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crosslane_core::roadside::controller::{Directory, Peer, UnitSpec, VehicleSpec, inner};
 use crosslane_core::roadside::messages::{MAX_UNITS, MAX_VEHICLES};
+use crosslane_sim::input::toml_fault::{TomlFault, line_at};
 use ipnet::Ipv4Net;
 use serde::Deserialize;
 use toml::Spanned;
@@ -156,13 +157,26 @@ fn public(key: &Spanned<String>) -> Result<PublicKey, KeyFault> {
 /// # Errors
 /// One error message with file, line, and remedy.
 pub fn read(file: &Path) -> Result<Config> {
-    let attempt = format!("reading configuration {}", file.display());
-    let text = text_file::read(file)
-        .map_err(|cause| Error::usage(&attempt, cause, "name a file that exists and can be read"))?;
-    parse(&text).map_err(|(place, cause, remedy)| {
-        let line = 1 + text.bytes().take(place).filter(|byte| *byte == b'\n').count();
-        Error::usage(format!("{attempt} line {line}"), cause, remedy)
-    })
+    let failed = |cause| {
+        let attempt = format!("reading configuration {}", file.display());
+        Error::usage(attempt, cause, "name a file that exists and can be read")
+    };
+    parse_file(&text_file::read(file).map_err(failed)?, file)
+}
+
+/// The same from the text of the file.
+///
+/// # Errors
+/// One error message with file, line, and remedy.
+pub fn parse_file(text: &str, file: &Path) -> Result<Config> {
+    let attempt = |line| format!("reading configuration {} line {line}", file.display());
+    let config: Config = toml::from_str(text).map_err(|error| {
+        let TomlFault { line, what, remedy } = TomlFault::of(text, &error, "docs/reference/controller.md");
+        Error::usage(attempt(line.unwrap_or(1)), what, remedy)
+    })?;
+    let checked = check(&config);
+    checked.map_err(|(place, cause, remedy)| Error::usage(attempt(line_at(text, place)), cause, remedy))?;
+    Ok(config)
 }
 
 /// Reads the controller's private key.
@@ -173,11 +187,7 @@ pub fn private_key(config: &Config) -> Result<PrivateKey> {
     PrivateKey::read(&config.key)
 }
 
-fn parse(text: &str) -> Result<Config, Complaint> {
-    let config: Config = toml::from_str(text).map_err(|error| {
-        let place = error.span().map_or(0, |span| span.start);
-        (place, error.message().replace('\n', " "), "see docs/reference/controller.md for the keys")
-    })?;
+fn check(config: &Config) -> Result<(), Complaint> {
     let place = config.redirect.span().start;
     match (config.redirect.get_ref(), &config.openflow_socket) {
         (Redirect::OpenFlow, None) => {
@@ -205,7 +215,7 @@ fn parse(text: &str) -> Result<Config, Complaint> {
     for vehicle in &config.vehicles {
         taken.vehicle(vehicle)?;
     }
-    Ok(config)
+    Ok(())
 }
 
 /// What is used once, by whom.
@@ -331,7 +341,7 @@ home = "10.99.0.7"
 
     #[test]
     fn a_configuration_has_units_and_vehicles_each_with_a_key() {
-        let config = parse(GOOD).unwrap();
+        let config = parse_file(GOOD, Path::new("c.toml")).unwrap();
         assert_eq!(*config.redirect.get_ref(), Redirect::Routes);
         let peers: Vec<Peer> = config.keys().into_values().collect();
         assert_eq!(peers.len(), 3);
@@ -363,10 +373,11 @@ home = "10.99.0.7"
         ];
         for (good, bad, line, expected) in cases {
             let text = GOOD.replacen(good, bad, 1);
-            let (place, cause, remedy) = parse(&text).err().unwrap_or_else(|| panic!("{bad} was accepted"));
-            assert!(cause.contains(expected), "{bad}: {cause}");
-            assert_eq!(1 + text[..place].matches('\n').count(), line, "{bad}: {cause}");
-            assert!(!remedy.is_empty() && !cause.contains('\n'));
+            let fault = parse_file(&text, Path::new("c.toml")).err().unwrap_or_else(|| panic!("{bad} was accepted"));
+            let sentence = fault.to_string();
+            let (cause, remedy) = sentence.rsplit_once("; ").unwrap();
+            assert!(cause.contains(&format!("c.toml line {line}: ")) && cause.contains(expected), "{bad}: {sentence}");
+            assert!(remedy.len() > 5 && !sentence.contains('\n'), "{bad}: {sentence}");
         }
     }
 }

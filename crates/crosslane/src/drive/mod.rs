@@ -56,7 +56,10 @@ pub struct Options {
 /// One run, as `drive` passes it to the process that executes it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Plan {
+    /// The scenario, as the user named it: other files lie relative to it.
     scenario: PathBuf,
+    /// Its text.
+    copy: PathBuf,
     data: Option<PathBuf>,
     entry: Entry,
     folder: PathBuf,
@@ -71,7 +74,7 @@ struct Plan {
 /// What is wrong with the scenario or the machine.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let comparison = &options.comparison;
-    let scenario = comparison.read_scenario()?;
+    let (scenario, text) = comparison.read_scenario()?;
     scenario.check_engine(Engine::Kernel)?;
     let plans = plan(options, &scenario)?;
     let folder = comparison.folder(&scenario);
@@ -87,7 +90,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         interrupt::listen()?
     };
     let resolved = scenario.resolved(&comparison.strategy, &comparison.seed.0);
-    scenario_file::prepare_folder(&folder, &comparison.scenario, &resolved)?;
+    let _lock = scenario_file::prepare_folder(&folder, &text, &resolved)?;
     versions::write(&folder, &bases)?;
     let jobs = if scenario.parallel { options.jobs.map(usize::from) } else { Some(1) };
     let planned = plans.len();
@@ -104,6 +107,7 @@ fn plan(options: &Options, scenario: &Scenario) -> Result<Vec<Plan>> {
     let folder = comparison.folder(scenario);
     let plan = |entry: Entry| Plan {
         scenario: comparison.scenario.clone(),
+        copy: folder.join(scenario_file::COPY),
         data: comparison.data.clone(),
         folder: folder.join(entry.folder()),
         entry,

@@ -57,7 +57,7 @@ pub fn run_one(plan: &str) -> Result<ExitCode> {
     if plan.keep {
         keep::prepare()?;
     }
-    let mut scenario = scenario_file::read(&plan.scenario, plan.data.as_deref())?;
+    let mut scenario = scenario_file::parse(&scenario_file::text(&plan.copy)?, &plan.scenario, plan.data.as_deref())?;
     scenario_file::name_trees_absolutely(&mut scenario, &plan.scenario, plan.data.as_deref())?;
     let Some(strategy) = scenario.strategy(&plan.entry.strategy) else {
         let cause = format!("there is no strategy {:?}", plan.entry.strategy);

@@ -3,7 +3,7 @@
 use crate::error::Error;
 
 /// Remedy for a file that is no recording.
-pub(super) const GIVE_A_RECORDING: &str = "give a file of the data set (docs/guide/real-data.md)";
+pub(super) const GIVE_A_RECORDING: &str = "give a file of this format (docs/guide/real-data.md)";
 /// Remedy for a line that cannot be read.
 pub(super) const CORRECT_THE_LINE: &str = "correct or remove the line, or fetch the file again";
 

@@ -185,7 +185,7 @@ pub fn import_file(source: &Source, cut: &Cut, path: &Path) -> Result<String> {
         }
         ErrorKind::InvalidData => Fault::binary().of(&name),
         _ => {
-            let remedy = "give a recording of the data set (docs/guide/real-data.md)";
+            let remedy = "give a recording (docs/guide/real-data.md)";
             Error::usage(format!("importing {name}"), cause, remedy)
         }
     })?;
@@ -202,7 +202,12 @@ pub fn run(options: &Options) -> Result<()> {
     };
     let cut = Cut { from_s: common.from_s, to_s: common.to_s };
     let trace = import_file(&source, &cut, &common.file)?;
+    let same = |out: &PathBuf| out.canonicalize().is_ok_and(|out| common.file.canonicalize().is_ok_and(|of| of == out));
     match &common.out {
+        Some(path) if same(path) => {
+            let cause = "it is the recording, which would be lost";
+            Err(Error::usage(format!("writing {}", path.display()), cause, "name another file with --out"))
+        }
         Some(path) => output::write(path, trace),
         None => output::print("printing the trace", &trace),
     }

@@ -34,7 +34,6 @@ mod flag {
     pub const JOIN_LOCAL: u32 = 1 << 3;
     pub const BACKUP_REMOTE: u32 = 1 << 4;
     pub const BACKUP_LOCAL: u32 = 1 << 5;
-    pub const FULLY_ESTABLISHED: u32 = 1 << 6;
     pub const CONNECTED: u32 = 1 << 7;
 }
 
@@ -65,11 +64,6 @@ impl MptcpInfo {
         let is_connected =
             self.flags & (flag::CAPABLE_LOCAL | flag::CONNECTED) == flag::CAPABLE_LOCAL | flag::CONNECTED;
         is_connected && self.flags & flag::CAPABLE_REMOTE == 0 && !self.joined()
-    }
-
-    /// True if data may flow on it in both directions.
-    pub fn fully_established(&self) -> bool {
-        self.flags & flag::FULLY_ESTABLISHED != 0
     }
 }
 
@@ -143,7 +137,7 @@ mod tests {
         assert_eq!((info.token_local, info.token_remote), (0x6635_9aa2, 0xc1d7_3c67));
         assert_eq!((info.local_id, info.remote_id), (7, 0));
         assert_eq!((info.map_seq, info.map_len), (0xab58_1f97_75c3_7f7f, 0));
-        assert!(info.joined() && info.opened_here() && info.fully_established());
+        assert!(info.joined() && info.opened_here());
         assert!(!info.backup_local() && !info.backup_remote());
     }
 

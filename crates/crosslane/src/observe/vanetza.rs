@@ -3,7 +3,8 @@
 //!
 //! `{"fields": {"header": {"stationID": …}, "cam": {…}}, "rssi": …, "stationID": …, …}`.
 //! Other radios send to the same port: `{"type": "radio", "path": NAME, "rssi": …}`, with
-//! `rsrq` and `sinr` in dB if they are known, and `{"type": "phy", "path": NAME, "tx_mbit_s": …, "rx_mbit_s": …}`. Of a modem that reports the measurements which precede a handover:
+//! `rsrq` and `sinr` in dB if they are known, and `{"type": "phy", "path": NAME, "tx_mbit_s": …,
+//! "rx_mbit_s": …}`. Of a modem that reports the measurements which precede a handover:
 //! `{"type": "handover", "path": NAME, "announced": true}`, and `false` when it is over.
 
 use std::future::Future;

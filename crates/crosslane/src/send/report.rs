@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::Options;
 use crate::clock::Clock;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::output;
 use crate::transfer::files::{Ending, Sent, Upload};
 use crate::transfer::multipath::sending::Path;
@@ -36,6 +36,8 @@ pub(super) struct Report<'a> {
     /// Arrived bytes of unfinished files, and bytes of finished files.
     open: BTreeMap<u32, u64>,
     ended_bytes: u64,
+    /// A result that could not be printed: no reason to end the transfer, but one to report at its end.
+    unprinted: Option<Error>,
 }
 
 impl<'a> Report<'a> {
@@ -46,7 +48,7 @@ impl<'a> Report<'a> {
         let bar = ProgressBar::with_draw_target(Some(sizes.sum()), ProgressDrawTarget::hidden())
             .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let (open, carried) = (BTreeMap::new(), BTreeMap::new());
-        Report { options, paths, carried, clock, bar, shown: false, open, ended_bytes: 0 }
+        Report { options, paths, carried, clock, bar, shown: false, open, ended_bytes: 0, unprinted: None }
     }
 
     pub(super) fn update(&mut self, news: &News, sent: Option<&Sent>) {
@@ -79,7 +81,7 @@ impl<'a> Report<'a> {
     ///
     /// # Errors
     /// Standard output cannot be written.
-    pub(super) fn finish(&self, all: &[Sent]) -> Result<()> {
+    pub(super) fn finish(self, all: &[Sent]) -> Result<()> {
         self.bar.finish_and_clear();
         let attempt = "printing the result";
         if self.options.json {
@@ -96,15 +98,16 @@ impl<'a> Report<'a> {
             eprintln!("crosslane: bytes over each path: {}", carried.collect::<Vec<_>>().join(", "));
         }
         let unfinished = all.iter().filter(|sent| sent.ending.is_none());
-        output::print(attempt, unfinished.map(|sent| line(sent) + "\n").collect::<String>())
+        output::print(attempt, unfinished.map(|sent| line(sent) + "\n").collect::<String>())?;
+        self.unprinted.map_or(Ok(()), Err)
     }
 
     fn ended(&mut self, number: u32, sent: &Sent) {
         self.open.remove(&number);
         self.ended_bytes += sent.size_bytes;
         if !self.options.json {
-            // A closed standard output must not fail the transfer.
-            self.bar.suspend(|| drop(output::print("printing the result", line(sent) + "\n")));
+            let printed = self.bar.suspend(|| output::print("printing the result", line(sent) + "\n"));
+            self.unprinted = self.unprinted.take().or(printed.err());
         }
     }
 

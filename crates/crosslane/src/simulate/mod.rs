@@ -67,13 +67,13 @@ impl Kept {
 /// What is wrong with the scenario or the folder.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let comparison = &options.comparison;
-    let scenario = comparison.read_scenario()?;
+    let (scenario, text) = comparison.read_scenario()?;
     scenario.check_engine(Engine::Simulator)?;
     let entries = comparison.entries(&scenario, Engine::Simulator)?;
     try_strategies(&scenario, &entries)?;
     let folder = comparison.folder(&scenario);
     let resolved = scenario.resolved(&comparison.strategy, &comparison.seed.0);
-    scenario_file::prepare_folder(&folder, &comparison.scenario, &resolved)?;
+    let _lock = scenario_file::prepare_folder(&folder, &text, &resolved)?;
     // Without facts of the machine, since the records do not depend on it.
     let versions = json!({ "crosslane": env!("CARGO_PKG_VERSION"), "engine": "simulator" });
     output::write(&folder.join("versions.json"), format!("{versions:#}\n"))?;

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::source_map::did_you_mean;
 use super::{Scenario, ScenarioError};
+use crate::input::toml_fault::did_you_mean;
 
 /// An expectation.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -2,7 +2,8 @@
 //! conversion to the types of a [`Scenario`].
 
 use super::base::{self, Base};
-use super::source_map::{Lines, did_you_mean};
+use super::source_map::Lines;
+use crate::input::toml_fault::did_you_mean;
 use crosslane_core::link::handover_gap::CellularNetwork;
 use crosslane_core::link::{CoDel, Loss, Middlebox, QueueLimit};
 use crosslane_core::path::Rat;

@@ -53,7 +53,6 @@ pub use paths::LinkEntry;
 pub use resolved::Resolved;
 pub use route::{MAX_WAYPOINTS, Route};
 use source_map::Lines;
-pub use source_map::did_you_mean;
 pub use traffic::Traffic;
 pub use tunnel::Tunnel;
 pub use wires::Wire;

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use strsim::levenshtein;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::ScenarioError;
+use crate::input::toml_fault::{TomlFault, did_you_mean, in_our_words, line_at};
+
+/// The page that lists the keys.
+const REFERENCE: &str = "docs/reference/scenario.md";
 
 /// Line of each key of the file.
 #[derive(Clone, Debug)]
@@ -90,71 +93,13 @@ impl Lines {
 
     /// An error in the value of a key, from a message of serde; `name` is the name to give the key.
     pub(super) fn explain_value(&self, key: &str, name: Option<&str>, message: &str) -> ScenarioError {
-        let (what, remedy) = in_our_words(message);
+        let (what, remedy) = in_our_words(message, REFERENCE);
         self.error(key, name.map_or(what.clone(), |name| format!("`{name}`: {what}")), remedy)
     }
 
     /// An error of the TOML reader, as a [`ScenarioError`].
     pub(super) fn explain(&self, text: &str, error: &toml::de::Error) -> ScenarioError {
-        let (mut what, remedy) = in_our_words(error.message());
-        let start = error.span().map(|span| span.start);
-        if let Some(key) = start.and_then(|start| key_before(text, start)) {
-            what = format!("`{key}`: {what}");
-        }
-        ScenarioError { file: self.file.clone(), line: start.map(|start| line_at(text, start)), what, remedy }
-    }
-}
-
-fn line_at(text: &str, offset: usize) -> usize {
-    let before = text.as_bytes().iter().take(offset);
-    1 + before.filter(|&&byte| byte == b'\n').count()
-}
-
-/// The key whose value begins at `offset`.
-fn key_before(text: &str, offset: usize) -> Option<&str> {
-    let before = text.get(..offset)?.trim_end().strip_suffix('=')?.trim_end();
-    let inside = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    before.rsplit(|c| !inside(c)).next().filter(|key| !key.is_empty())
-}
-
-/// Error and remedy, from a message of serde or of the TOML reader.
-fn in_our_words(message: &str) -> (String, String) {
-    let message = message.trim().replace('\n', ", ");
-    if let Some((what, remedy)) = message.split_once("; ") {
-        return (what.into(), remedy.into());
-    }
-    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-    match (message.split_once(", expected "), quoted.split_first()) {
-        (_, Some((key, []))) if message.starts_with("missing field") => {
-            (format!("`{key}` is missing"), "add it (docs/reference/scenario.md lists the keys)".into())
-        }
-        (Some((what, _)), Some((word, known))) if what.starts_with("unknown") => {
-            let what = what.replace("unknown field", "unknown key").replace("unknown variant", "unknown word");
-            (what, did_you_mean(word, known.iter().copied()))
-        }
-        (Some((what, expected)), _) if what.starts_with("invalid") => {
-            let expected = match expected {
-                "u32" => "a whole number, 0 or more",
-                "u8" => "a whole number, 0 to 255",
-                "f64" => "a number",
-                other => other,
-            };
-            (what.into(), format!("give {expected}"))
-        }
-        _ => (message, "write it as TOML (https://toml.io)".into()),
-    }
-}
-
-/// A remedy that names the most similar of the known words, or all of them.
-pub fn did_you_mean<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let known: Vec<&str> = known.collect();
-    let longer = known.iter().find(|other| other.starts_with(word));
-    let nearest = known.iter().min_by_key(|other| levenshtein(word, other));
-    match longer.or(nearest) {
-        Some(other) if longer.is_some() || levenshtein(word, other) <= 1 + word.chars().count() / 3 => {
-            format!("did you mean `{other}`?")
-        }
-        Some(_) => format!("choose from `{}`", known.join("`, `")),
-        None => "leave it out: there is nothing to choose from".into(),
+        let TomlFault { line, what, remedy } = TomlFault::of(text, error, REFERENCE);
+        ScenarioError { file: self.file.clone(), line, what, remedy }
     }
 }

@@ -10,8 +10,9 @@ use serde::{Deserialize, Deserializer};
 use toml::Table;
 
 use super::schema::{number, period, whole};
-use super::source_map::{Lines, did_you_mean};
+use super::source_map::Lines;
 use super::{Scenario, ScenarioError};
+use crate::input::toml_fault::did_you_mean;
 use crate::traffic::keys::{Fault, Keys};
 use crate::traffic::{KINDS, KindEntry, Protocol, Span, TrafficKind};
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from string import Template
 from typing import Any
 
 import polars as pl
@@ -10,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from crosslane_lab.papers.adaptive.campaign import LATE_MS, LIMIT_MS, OTHERS, SCENARIOS, named, rows
-from crosslane_lab.papers.frame import Options, Results
+from crosslane_lab.papers.frame import Options, Results, filled
 from crosslane_lab.render.markdown import table
 from crosslane_lab.render.style import BLUE, GREEN, GREY, INK, MUTED, OCHRE, ORANGE, PURPLE, WIDTH_IN, house_style
 from crosslane_lab.render.svg import png
@@ -30,9 +29,9 @@ def write(results: Results, options: Options) -> list[Path]:
 
 def page(frame: pl.DataFrame, figure: str) -> str:
     """The page in Markdown."""
-    template = Template((Path(__file__).parent / "page.template").read_text(encoding="utf-8"))
     head = ["scenario", "strategy", "share %", "worst", "p95", "in time %"]
-    return template.substitute(
+    return filled(
+        Path(__file__).with_name("page.template"),
         seeds=frame["seeds"].max(),
         figure=figure,
         limit_ms=LIMIT_MS,

@@ -66,14 +66,6 @@ droppable_every = 2
 late = "give-up"
 """
 
-_PATH = """
-[[cellular]]
-name = "{operator}"
-rat = "lte"
-delay_ms = {delay_ms}                   # one way, assumed
-trace = "data:pam2025/uplink/{file}#pam2025:{operator}"
-"""
-
 
 def scenario(drive: Drive, rate: Rate, place: str) -> str:
     """The scenario of a drive at a rate, over both operators or over one."""
@@ -87,7 +79,7 @@ def scenario(drive: Drive, rate: Rate, place: str) -> str:
         keys=rate.keys,
         prefer=", ".join(f'"{operator}"' for operator in operators),
     )
-    paths = (_PATH.format(operator=operator, delay_ms=DELAY_MS, file=drive.file) for operator in operators)
+    paths = (drive.path(operator, DELAY_MS) for operator in operators)
     return text + "".join(paths)
 
 

@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean, median
-from string import Template
 
 import polars as pl
 
 from crosslane_lab.papers.camera.campaign import BOTH, OURS, RATES, alone, rows
-from crosslane_lab.papers.frame import Options, Results
+from crosslane_lab.papers.frame import Options, Results, filled, write_page
 from crosslane_lab.render.markdown import table
 
 TARGET = 0.6
@@ -18,10 +17,7 @@ TARGET = 0.6
 def write(results: Results, options: Options) -> list[Path]:
     """Write the page and the underlying rows; returns the files written."""
     frame = rows(results)
-    files = [options.out, options.out.with_suffix(".csv")]
-    files[0].write_text(page(frame), encoding="utf-8")
-    frame.write_csv(files[1])
-    return files
+    return write_page(page(frame), frame, options)
 
 
 def page(frame: pl.DataFrame) -> str:
@@ -30,8 +26,11 @@ def page(frame: pl.DataFrame) -> str:
     for rate in RATES:
         lines += [f"**{rate.name.replace('-', ' to ')} Mbit/s**", "", *_table(frame, rate.name), ""]
         lines += [_verdict(frame, rate.name), ""]
-    template = Template((Path(__file__).parent / "page.template").read_text(encoding="utf-8"))
-    return template.substitute(drives=frame["drive"].n_unique(), tables="\n".join(lines).rstrip())
+    return filled(
+        Path(__file__).with_name("page.template"),
+        drives=frame["drive"].n_unique(),
+        tables="\n".join(lines).rstrip(),
+    )
 
 
 def _places(frame: pl.DataFrame, rate: str) -> dict[str, pl.DataFrame]:

@@ -3,7 +3,7 @@
 The first operator named is the preferred one. Each choice gives one scenario per kind of message.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
@@ -47,11 +47,11 @@ KERNEL_S = 120
 """Longest run on the kernel."""
 
 _TEMPLATE = """\
-# {file} of imc23 (docs/guide/real-data.md), made by `crosslane-lab reproduce drives`.
+# {file} of {data_set} (docs/guide/real-data.md), made by `crosslane-lab reproduce drives`.
 # Run it with --data DIR.
 
 name = "{name}"
-title = "Messages over the networks of {operators} in one car, as recorded"
+title = "Messages over {over} in one car, as recorded"
 duration_s = {duration_s:.1f}
 
 [vehicle]
@@ -113,19 +113,25 @@ def _choices(recorded: list[str], place: int) -> Iterator[tuple[str, ...]]:
 
 def scenario(drive: Drive, traffic: str, mode: str, most_s: float = 7200) -> str:
     """The scenario of a drive, at most `most_s` long."""
-    size_bytes, every_ms = TRAFFIC[traffic]
     paths = (_PATH.format(operator=operator, rate=RATE_MBIT_S, file=drive.file) for operator in drive.operators)
-    return _TEMPLATE.format(
+    return messages(
+        data_set="imc23",
         file=drive.file,
         name=f"{drive.name}-{traffic}-{mode}".lower(),
-        operators=", ".join(NAMES[operator] for operator in drive.operators),
+        over=f"the networks of {', '.join(NAMES[operator] for operator in drive.operators)}",
         duration_s=min(drive.duration_s, most_s),
         paths="".join(paths),
         mode=mode,
-        prefer=", ".join(f'"{operator}"' for operator in drive.operators),
-        size_bytes=size_bytes,
-        every_ms=every_ms,
+        operators=drive.operators,
+        traffic=traffic,
     )
+
+
+def messages(*, operators: Sequence[str], traffic: str, **parts: str | float) -> str:
+    """The scenario of a kind of messages over the operators of a recording, the preferred one first."""
+    size_bytes, every_ms = TRAFFIC[traffic]
+    prefer = ", ".join(f'"{operator}"' for operator in operators)
+    return _TEMPLATE.format(prefer=prefer, size_bytes=size_bytes, every_ms=every_ms, **parts)
 
 
 def plan(options: Options) -> list[Comparison]:

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from string import Template
 from typing import Any
 
 import polars as pl
 
 from crosslane_lab.papers.drives.campaign import MODES, NAMES, TRAFFIC, pooled, rows
-from crosslane_lab.papers.frame import DASH, Options, Results
+from crosslane_lab.papers.frame import DASH, Options, Results, filled, write_page
 from crosslane_lab.render.markdown import table
 
 ALL_PAIRS = "all pairs"
@@ -24,10 +23,7 @@ def write(results: Results, options: Options) -> list[Path]:
     frame = rows(results)
     mode = (options.figures or MODES)[0]
     engine = "on this machine's kernel (a sample)" if options.engine == "kernel" else "in the simulator"
-    files = [options.out, options.out.with_suffix(".csv")]
-    files[0].write_text(page(frame, mode, engine), encoding="utf-8")
-    frame.write_csv(files[1])
-    return files
+    return write_page(page(frame, mode, engine), frame, options)
 
 
 def page(frame: pl.DataFrame, mode: str = MODES[0], engine: str = "in the simulator") -> str:
@@ -46,9 +42,14 @@ def page(frame: pl.DataFrame, mode: str = MODES[0], engine: str = "in the simula
         for operators in sorted(of["operators"].unique(), key=lambda name: (name != ALL_PAIRS, name)):
             part = of.filter(pl.col("operators") == operators)
             lines += ["", f"**{_title(operators)}** ({part['drives'].max()} drives)", "", *_table(part)]
-    template = Template((Path(__file__).parent / "page.template").read_text(encoding="utf-8"))
     segments = frame["segment"].n_unique()
-    return template.substitute(segments=segments, mode=mode, engine=engine, tables="\n".join(lines).lstrip())
+    return filled(
+        Path(__file__).with_name("page.template"),
+        segments=segments,
+        mode=mode,
+        engine=engine,
+        tables="\n".join(lines).lstrip(),
+    )
 
 
 def _title(operators: str) -> str:

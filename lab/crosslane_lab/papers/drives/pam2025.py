@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from string import Template
 
 import polars as pl
 
-from crosslane_lab.papers.drives.campaign import FIRST_TRAFFIC, MODES, QUICK_EVERY, STRATEGIES, TRAFFIC
-from crosslane_lab.papers.frame import DASH, Options, Results
+from crosslane_lab.papers.drives.campaign import FIRST_TRAFFIC, MODES, QUICK_EVERY, STRATEGIES, messages
+from crosslane_lab.papers.frame import DASH, Options, Results, filled, write_page
 from crosslane_lab.papers.roads.campaign import OPERATORS, TUNED_EVERY, Drive, drives
 from crosslane_lab.render.markdown import table
 from crosslane_lab.runs.runner import Comparison
@@ -30,50 +29,21 @@ TARGETS = (
 MOST_ABOVE_KERNEL = 0.05
 """Share of drives in which the worst delay of `adaptive` may be above that of `kernel`."""
 
-_TEMPLATE = """\
-# {file} of PAM 2025 (docs/guide/real-data.md), made by `crosslane-lab reproduce drives`.
-# Run it with --data DIR.
-
-name = "{name}"
-title = "Messages over AT&T and Verizon in one car, as recorded"
-duration_s = {duration_s:.1f}
-
-[vehicle]
-route = {{ from_m = [0, 0], to_m = [2000, 0], speed_kmh = 80 }}   # a trace does not depend on the position
-{paths}
-[service]
-mode = "{mode}"
-prefer = [{prefer}]
-
-[traffic]
-kind = "messages"
-size_bytes = {size_bytes}
-every_ms = {every_ms}
-"""
-
-_PATH = """
-[[cellular]]
-name = "{operator}"
-rat = "lte"
-delay_ms = {delay_ms}                   # one way, assumed
-trace = "data:pam2025/uplink/{file}#pam2025:{operator}"
-"""
-
 
 def scenario(drive: Drive, preferred: str, mode: str) -> str:
     """The scenario of a drive in a mode of the service."""
     operators = sorted(OPERATORS, key=lambda operator: operator != preferred)
-    paths = (_PATH.format(operator=operator, delay_ms=DELAY_MS, file=drive.file) for operator in operators)
-    size_bytes, every_ms = TRAFFIC[FIRST_TRAFFIC]
-    return _TEMPLATE.format(
+    paths = (drive.path(operator, DELAY_MS) for operator in operators)
+    return messages(
+        data_set="PAM 2025",
         file=drive.file,
         name=f"messages-{drive.name}-{preferred}-{mode}",
+        over="AT&T and Verizon",
         duration_s=drive.duration_s,
         paths="".join(paths),
         mode=mode,
-        prefer=", ".join(f'"{operator}"' for operator in operators),
-        size_bytes=size_bytes,
-        every_ms=every_ms,
+        operators=operators,
+        traffic=FIRST_TRAFFIC,
     )
 
 
@@ -132,10 +102,7 @@ def pooled(frame: pl.DataFrame) -> pl.DataFrame:
 def write(results: Results, options: Options) -> list[Path]:
     """Write the page and the underlying rows; returns the files written."""
     frame = rows(results)
-    files = [options.out, options.out.with_suffix(".csv")]
-    files[0].write_text(page(frame), encoding="utf-8")
-    frame.write_csv(files[1])
-    return files
+    return write_page(page(frame), frame, options)
 
 
 def page(frame: pl.DataFrame) -> str:
@@ -144,8 +111,8 @@ def page(frame: pl.DataFrame) -> str:
     for mode in MODES:
         of = pools.filter(pl.col("mode") == mode)
         lines += ["", f"## Mode `{mode}`", "", *_table(of), "", *_targets(of)]
-    template = Template((Path(__file__).parent / "pam2025.template").read_text(encoding="utf-8"))
-    return template.substitute(
+    return filled(
+        Path(__file__).with_name("pam2025.template"),
         recordings=frame["drive"].n_unique(),
         drives=frame.select("drive", "preferred").n_unique(),
         tables="\n".join(lines).lstrip(),

@@ -3,14 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
-from string import Template
 
 import polars as pl
 from matplotlib.figure import Figure
 
 from crosslane_lab.learn import analyse, bound
 from crosslane_lab.learn.places import BUFFERS_KB, TRAFFICS
-from crosslane_lab.papers.frame import Options, Results
+from crosslane_lab.papers.frame import Options, Results, filled
 from crosslane_lab.papers.liao import figures, trees, verdicts
 from crosslane_lab.papers.liao.campaign import KERNEL, RECORDED, SCHEDULERS, WALK
 from crosslane_lab.papers.liao.results import Found
@@ -70,11 +69,11 @@ def _distributions(
 
 def page(found: Found) -> str:
     """The page as Markdown, a function of the runs only."""
-    template = Template((Path(__file__).parent / "page.template").read_text(encoding="utf-8"))
     drives = found.held_out["drive"].n_unique()
     rows = list(verdicts.rows(found))
     agree = sum(row[-1].startswith("same") for row in rows)
-    return template.substitute(
+    return filled(
+        Path(__file__).with_name("page.template"),
         verdicts="\n".join(table(["figure or table", "published", "ours", "verdict"], rows, "llll")),
         agree=f"{agree} of {len(rows)} rows agree, in direction at least.",
         train_drives=found.windows["drive"].n_unique(),

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from string import Template
 
 from matplotlib.figure import Figure
 
+from crosslane_lab.papers.frame import filled
 from crosslane_lab.papers.nota import bars, curves, published, tables
 from crosslane_lab.papers.nota.cases import BULK_S, EXTRA_CASES, IMPAIRMENTS, NAMES, ROADS, STATIC_S, STREAM_S, Case
 from crosslane_lab.papers.nota.published import Published
@@ -41,7 +41,6 @@ def write(results: Results, out: Path) -> list[Path]:
 
 def page(results: Results) -> str:
     """The page as Markdown, a function of the runs only."""
-    template = Template((Path(__file__).parent / "page.template").read_text(encoding="utf-8"))
     parts = {
         "static rates (6.1 to 6.16)": published.STATIC,
         "streaming (6.30, 6.31)": published.STREAMING,
@@ -49,7 +48,8 @@ def page(results: Results) -> str:
         "roads, stream (table 6.2, autotuned)": published.on_roads("stream", "autotuned"),
     }
     static = [Case(base, deadline) for base, deadlines in STATIC_S.items() for deadline in deadlines]
-    return template.substitute(
+    return filled(
+        Path(__file__).with_name("page.template"),
         score=tables.score(results, parts),
         static=tables.published_comparison(results, published.STATIC),
         ours=tables.strategy_comparison(results, static),

@@ -105,6 +105,14 @@ late = "give-up"
 start_s = 1
 """
 
+_PATH = """
+[[cellular]]
+name = "{operator}"
+rat = "lte"
+delay_ms = {delay_ms}                   # one way, assumed
+trace = "data:pam2025/uplink/{file}#pam2025:{operator}"
+"""
+
 _STRATEGY = """
 [[strategy]]
 name = "{name}"
@@ -131,6 +139,10 @@ class Drive:
     def objects(self) -> int:
         """Number of objects that are generated and due within the drive."""
         return int((self.duration_s - MAX_LEAD_S) // PERIOD_S)
+
+    def path(self, operator: str, delay_ms: int) -> str:
+        """The path over an operator in a scenario, with this one-way delay."""
+        return _PATH.format(operator=operator, delay_ms=delay_ms, file=self.file)
 
     def object_bytes(self, load: int) -> int:
         """Size of the objects at a load."""

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from string import Template
 from typing import Any
 
 import polars as pl
 
-from crosslane_lab.papers.frame import Bound, Claim, Options, Results
+from crosslane_lab.papers.frame import Bound, Claim, Options, Results, filled
 from crosslane_lab.papers.roads import figures
 from crosslane_lab.papers.roads.campaign import (
     BASELINES,
@@ -54,12 +53,17 @@ def page(
     parts = {"held out": frame} if quick else {"held out": frame.filter(~tuned), "tuned on": frame.filter(tuned)}
     found = [claim for which, part in parts.items() for claim in claims(part, which)]
     lines += _targets(Results(Path(), ()), found)
-    template = Template((Path(__file__).parent / "page.template").read_text(encoding="utf-8"))
     which = (
         f"{len(drives)} of them, on which no parameter was chosen (`--quick`)" if quick else f"all {len(drives)}"
     )
     tables = "\n".join(lines)
-    return template.substitute(drives=which, congestion=congestion, picture=picture, tables=tables)
+    return filled(
+        Path(__file__).with_name("page.template"),
+        drives=which,
+        congestion=congestion,
+        picture=picture,
+        tables=tables,
+    )
 
 
 def _table(frame: pl.DataFrame) -> Iterator[str]:

@@ -1,9 +1,8 @@
 """The page docs/results/szilagyi.md and the pictures of `crosslane-lab reproduce szilagyi`."""
 
 from pathlib import Path
-from string import Template
 
-from crosslane_lab.papers.frame import DASH, Claim, Results
+from crosslane_lab.papers.frame import DASH, Claim, Results, filled
 from crosslane_lab.papers.szilagyi import figures
 from crosslane_lab.papers.szilagyi.results import (
     BARS,
@@ -103,10 +102,10 @@ def write(results: Results, out: Path) -> list[Path]:
 
 def page(results: Results) -> str:
     """The page as Markdown, a function of the runs only."""
-    template = Template((Path(__file__).parent / "page.template").read_text(encoding="utf-8"))
     equal, unequal, redundancy = (Case(results, name) for name in CASES)
     verdicts = ([each.place, *each.texts(results), each.verdict(results)] for each in CLAIMS)
-    return template.substitute(
+    return filled(
+        Path(__file__).with_name("page.template"),
         verdicts="\n".join(
             table(["figure", "published", "ours (`tunnel`)", "verdict"], verdicts, "llll", compact=True)
         ),

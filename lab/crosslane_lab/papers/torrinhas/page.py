@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from string import Template
 
-from crosslane_lab.papers.frame import DASH, Bound, Claim, Results
+from crosslane_lab.papers.frame import DASH, Bound, Claim, Results, filled
 from crosslane_lab.papers.torrinhas import figures
 from crosslane_lab.papers.torrinhas.results import (
     BOTH,
@@ -187,7 +186,6 @@ def write(results: Results, out: Path) -> list[Path]:
 
 def page(results: Results) -> str:
     """The page as Markdown, a function of the runs only."""
-    template = Template((Path(__file__).parent / "page.template").read_text(encoding="utf-8"))
     head = ["figure or section", "published", "ours", "verdict"]
     verdicts = ([each.place, *each.texts(results), _verdict(each, results)] for each in CLAIMS)
     tables = (f"{title}:\n\n{_table(results, run, STRATEGIES)}" for run, title in TITLES.items())
@@ -197,7 +195,8 @@ def page(results: Results) -> str:
         if run in results.names
     )
     folder = results.folders[ONE]
-    return template.substitute(
+    return filled(
+        Path(__file__).with_name("page.template"),
         unloaded=UNLOADED,
         loaded=LOADED,
         ours=OURS,

@@ -57,7 +57,7 @@ fn drain(manager: &mut Manager, now: Instant) -> Vec<Command> {
 /// A connection over path 0.
 fn with_one_subflow(states: [PathState; 2]) -> Manager {
     let mut manager = manager();
-    manager.set_wanted(at(0), &wanted(states));
+    manager.set_wanted(&wanted(states));
     manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
     manager
 }
@@ -136,14 +136,14 @@ fn a_subflow_that_is_older_than_the_address_of_its_path_is_managed_as_any_other(
     manager.set_address(at(0), PathId(0), None, 0);
     manager.paths.former.clear();
     let mut manager_after = |gone: bool| {
-        manager.set_wanted(at(0), &wanted([Active, Active]));
+        manager.set_wanted(&wanted([Active, Active]));
         manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
         if gone {
             manager.handle(at(0), &Event::SubflowClosed { token: TOKEN, subflow: subflow(0, 0, false), error: 0 });
         }
         manager.set_address(at(1), PathId(0), Some(local(0, 0).ip()), 0);
         let created = drain(&mut manager, at(1));
-        manager.set_wanted(at(2), &wanted([Backup, Active]));
+        manager.set_wanted(&wanted([Backup, Active]));
         manager.handle(at(3), &opened(1));
         let demoted = drain(&mut manager, at(3 + OVERLAP_MS));
         manager.handle(at(4), &Event::Closed { token: TOKEN });
@@ -164,13 +164,13 @@ fn a_subflow_that_is_older_than_the_address_of_its_path_is_managed_as_any_other(
 #[test]
 fn a_refused_demotion_is_abandoned_after_some_attempts() {
     let mut manager = with_two_subflows([Active, Active]);
-    manager.set_wanted(at(1000), &wanted([Backup, Active]));
+    manager.set_wanted(&wanted([Backup, Active]));
     let refuse = |manager: &mut Manager, now, command| manager.refused(now, &command, Refusal::Other(22));
     let tries = commands_within(&mut manager, 1000, 60_000, refuse);
     assert!((2..=10).contains(&tries), "{tries} commands");
     assert_eq!(manager.next_wakeup(), None);
-    manager.set_wanted(at(100_000), &wanted([Active, Active]));
-    manager.set_wanted(at(100_001), &wanted([Backup, Active]));
+    manager.set_wanted(&wanted([Active, Active]));
+    manager.set_wanted(&wanted([Backup, Active]));
     assert_eq!(drain(&mut manager, at(100_001)), [set_backup(0, true)], "wanted again, it is retried");
 }
 
@@ -209,7 +209,7 @@ fn the_limit_of_a_peer_is_detected_and_reported_once() {
 #[test]
 fn a_connection_that_the_kernel_does_not_know_is_forgotten() {
     let mut manager = with_two_subflows([Active, Active]);
-    manager.set_wanted(at(1000), &wanted([Closed, Active]));
+    manager.set_wanted(&wanted([Closed, Active]));
     assert_eq!(drain(&mut manager, at(1000)), [destroy(0)]);
     manager.refused(at(1000), &destroy(0), Refusal::UnknownConnection);
     assert_eq!((manager.connections(), manager.next_wakeup()), (0, None));
@@ -218,10 +218,10 @@ fn a_connection_that_the_kernel_does_not_know_is_forgotten() {
 #[test]
 fn a_connection_of_the_in_kernel_path_manager_is_ignored_and_reported_once() {
     let mut manager = with_two_subflows([Active, Active]);
-    manager.set_wanted(at(1000), &wanted([Backup, Active]));
+    manager.set_wanted(&wanted([Backup, Active]));
     let refuse = |manager: &mut Manager, now, command| manager.refused(now, &command, Refusal::NotOurs);
     assert_eq!(commands_within(&mut manager, 1000, 1000, refuse), 1);
-    manager.set_wanted(at(3000), &wanted([Active, Backup]));
+    manager.set_wanted(&wanted([Active, Backup]));
     manager.resync(at(4000), &[snapshot(TOKEN, &[subflow(0, 0, false)])]);
     assert_eq!(commands_within(&mut manager, 4000, 1000, refuse), 0);
     assert_eq!(manager.poll_notice(), Some(Notice::NotOurs { token: TOKEN }));
@@ -287,7 +287,7 @@ fn an_address_that_the_kernel_has_under_another_id_gets_a_subflow() {
 fn connections_from_inside_a_tunnel_and_to_this_machine_are_ignored() {
     let mut manager = manager();
     manager.leave_alone(Vec::from([IpAddr::from([10, 99, 0, 2])]));
-    manager.set_wanted(at(0), &wanted([Active, Active]));
+    manager.set_wanted(&wanted([Active, Active]));
     let inside = Subflow { local: SocketAddr::from(([10, 99, 0, 2], 1)), ..subflow(0, 0, false) };
     manager.handle(at(0), &Event::Established { token: TOKEN, subflow: inside, server_side: false });
     let here = Subflow { remote: SocketAddr::from(([127, 0, 0, 1], 1)), ..subflow(0, 0, false) };
@@ -298,7 +298,7 @@ fn connections_from_inside_a_tunnel_and_to_this_machine_are_ignored() {
 #[test]
 fn an_event_reconciles_its_own_connection_only() {
     let mut manager = manager();
-    manager.set_wanted(at(0), &wanted([Active, Active]));
+    manager.set_wanted(&wanted([Active, Active]));
     for number in 0..1000 {
         let (subflow, second) = (subflow(0, 0, false), subflow(1, 2, false));
         manager.handle(at(0), &Event::Established { token: Token(number), subflow, server_side: false });
@@ -312,12 +312,12 @@ fn an_event_reconciles_its_own_connection_only() {
 #[test]
 fn each_wanted_path_gets_one_subflow_and_never_two() {
     let mut manager = manager();
-    manager.set_wanted(at(0), &wanted([Active, Active]));
+    manager.set_wanted(&wanted([Active, Active]));
     manager.handle(at(0), &Event::Created { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
     assert_eq!(drain(&mut manager, at(0)), [], "not before the connection can take it");
     manager.handle(at(1), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: false });
     assert_eq!(drain(&mut manager, at(1)), [create(1, 2, false)]);
-    manager.set_wanted(at(2), &wanted([Active, Active]));
+    manager.set_wanted(&wanted([Active, Active]));
     assert_eq!(drain(&mut manager, at(2)), []);
     manager.handle(at(3), &Event::SubflowEstablished { token: TOKEN, subflow: subflow(1, 2, false) });
     assert_eq!(drain(&mut manager, at(3)), []);
@@ -327,7 +327,7 @@ fn each_wanted_path_gets_one_subflow_and_never_two() {
 #[test]
 fn a_swap_promotes_first_and_demotes_after_the_overlap() {
     let mut manager = with_two_subflows([Active, Backup]);
-    manager.set_wanted(at(1000), &wanted([Backup, Active]));
+    manager.set_wanted(&wanted([Backup, Active]));
     assert_eq!(drain(&mut manager, at(1000)), [set_backup(1, false)]);
     assert_eq!(manager.next_wakeup(), Some(at(1000 + OVERLAP_MS)));
     assert_eq!(drain(&mut manager, at(1000 + OVERLAP_MS)), [set_backup(0, true)]);
@@ -337,14 +337,14 @@ fn a_swap_promotes_first_and_demotes_after_the_overlap() {
 #[test]
 fn if_another_has_carried_for_the_overlap_the_demotion_is_immediate() {
     let mut manager = with_two_subflows([Active, Active]);
-    manager.set_wanted(at(1000), &wanted([Backup, Active]));
+    manager.set_wanted(&wanted([Backup, Active]));
     assert_eq!(drain(&mut manager, at(1000)), [set_backup(0, true)]);
 }
 
 #[test]
 fn nothing_is_demoted_before_the_new_subflow_is_established() {
     let mut manager = with_one_subflow([Active, Closed]);
-    manager.set_wanted(at(1000), &wanted([Backup, Active]));
+    manager.set_wanted(&wanted([Backup, Active]));
     assert_eq!(drain(&mut manager, at(1000)), [create(1, 2, false)]);
     assert_eq!(drain(&mut manager, at(2000)), []);
     manager.handle(at(2050), &Event::SubflowEstablished { token: TOKEN, subflow: subflow(1, 2, false) });
@@ -354,19 +354,19 @@ fn nothing_is_demoted_before_the_new_subflow_is_established() {
 #[test]
 fn a_closed_path_loses_its_subflow_at_once_but_never_the_last_one() {
     let mut manager = with_two_subflows([Active, Active]);
-    manager.set_wanted(at(1000), &wanted([Closed, Active]));
+    manager.set_wanted(&wanted([Closed, Active]));
     assert_eq!(drain(&mut manager, at(1000)), [destroy(0)]);
     manager.handle(at(1001), &Event::SubflowClosed { token: TOKEN, subflow: subflow(0, 0, false), error: 0 });
-    manager.set_wanted(at(2000), &wanted([Closed, Closed]));
+    manager.set_wanted(&wanted([Closed, Closed]));
     assert_eq!(drain(&mut manager, at(2000)), []);
 }
 
 #[test]
 fn the_first_subflow_is_reopened_with_the_same_id() {
     let mut manager = with_two_subflows([Active, Active]);
-    manager.set_wanted(at(1000), &wanted([Closed, Active]));
+    manager.set_wanted(&wanted([Closed, Active]));
     drain(&mut manager, at(1000));
-    manager.set_wanted(at(1001), &wanted([Active, Active]));
+    manager.set_wanted(&wanted([Active, Active]));
     assert_eq!(drain(&mut manager, at(1001)), [], "not while the old one is closing");
     manager.handle(at(1002), &Event::SubflowClosed { token: TOKEN, subflow: subflow(0, 0, false), error: 0 });
     assert_eq!(drain(&mut manager, at(1002)), [create(0, 0, false)]);
@@ -408,19 +408,19 @@ fn a_path_that_is_wanted_again_starts_without_earlier_pauses() {
         manager.handle(now, &failed);
     }
     let now = at(60_000);
-    manager.set_wanted(now, &wanted([Active, Closed]));
-    manager.set_wanted(now, &wanted([Active, Active]));
+    manager.set_wanted(&wanted([Active, Closed]));
+    manager.set_wanted(&wanted([Active, Active]));
     assert_eq!(drain(&mut manager, now), [create(1, 2, false)]);
 }
 
 #[test]
 fn the_accepting_endpoint_opens_nothing_but_may_demote_and_close() {
     let mut manager = manager();
-    manager.set_wanted(at(0), &wanted([Active, Active]));
+    manager.set_wanted(&wanted([Active, Active]));
     manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: true });
     assert_eq!(drain(&mut manager, at(0)), []);
     manager.handle(at(1), &Event::SubflowEstablished { token: TOKEN, subflow: subflow(1, 2, false) });
-    manager.set_wanted(at(1000), &wanted([Closed, Active]));
+    manager.set_wanted(&wanted([Closed, Active]));
     assert_eq!(drain(&mut manager, at(1000)), [destroy(0)]);
 }
 
@@ -436,10 +436,10 @@ fn a_resync_finds_existing_connections_and_forgets_those_that_are_gone() {
 #[test]
 fn a_refused_demotion_is_not_taken_for_done() {
     let mut manager = with_two_subflows([Active, Active]);
-    manager.set_wanted(at(1000), &wanted([Backup, Active]));
+    manager.set_wanted(&wanted([Backup, Active]));
     drain(&mut manager, at(1000));
     manager.refused(at(1001), &set_backup(0, true), Refusal::Other(22));
-    manager.set_wanted(at(1100), &wanted([Backup, Active]));
+    manager.set_wanted(&wanted([Backup, Active]));
     assert_eq!(drain(&mut manager, at(1100)), [set_backup(0, true)]);
 }
 
@@ -459,7 +459,7 @@ fn an_address_that_goes_is_withdrawn_and_the_next_one_gets_another_id() {
 #[test]
 fn a_connection_found_without_any_subflow_gets_new_ones() {
     let mut manager = manager();
-    manager.set_wanted(at(0), &wanted([Active, Closed]));
+    manager.set_wanted(&wanted([Active, Closed]));
     manager.resync(at(0), &[snapshot(TOKEN, &[])]);
     assert_eq!(drain(&mut manager, at(0)), [create(0, 1, false)]);
 }
@@ -566,7 +566,7 @@ proptest! {
         let mut last = [Closed, Closed];
         for (a, b, works) in wants {
             last = [state(a), state(b)];
-            manager.set_wanted(now, &wanted(last));
+            manager.set_wanted(&wanted(last));
             for _ in 0..100 {
                 while let Some((_, command)) = manager.poll(now) {
                     kernel.execute(&mut manager, now, command, works);

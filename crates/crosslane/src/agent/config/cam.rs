@@ -77,7 +77,7 @@ station_type = 6
             ("gpsd = \"127.0.0.1:2947\"", "", 9, "a CAM needs the vehicle's position"),
             ("station_type = 6", "station_type = 15", 11, "which is no vehicle"),
             ("127.0.0.1:1883", "127.0.0.1:0", 10, "has no port"),
-            ("broker = \"127.0.0.1:1883\"", "", 9, "missing field `broker`"),
+            ("broker = \"127.0.0.1:1883\"", "", 9, "`broker` is missing"),
             ("127.0.0.1:1883", "obu:1883", 10, "invalid socket address"),
         ];
         for (good, bad, line, expected) in cases {

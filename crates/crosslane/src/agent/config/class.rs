@@ -219,15 +219,15 @@ mod tests {
     fn a_fault_of_a_class_names_its_line_and_what_to_do() {
         let cases = [
             ("mode = \"off\"", "line 6: class \"a\" has no condition"),
-            ("mode = \"redundant\"\nport = 1", "line 8: `redundant` is a mode of the tunnel"),
+            ("mode = \"redundant\"\nport = 1", "line 8: `mode`: `redundant` is a mode of the tunnel"),
             ("mode = \"fast\"\nport = 1", "`aggregate`, `backup`, `cost-first`, `interactive`, `off`"),
             ("mode = \"off\"\nport = 0", "line 9: `port` is 0, and there is no port 0"),
             ("mode = \"off\"\nport = 65536", "line 9: `port` is 65536, which is neither"),
             ("mode = \"off\"\nport = \"9-8\"", "line 9: `port` is \"9-8\", a range from a higher port to a lower one"),
             ("mode = \"off\"\nport = \"http\"", "line 9: `port` is \"http\", which is neither"),
-            ("mode = \"off\"\nto = \"10.0.0.1/33\"", "line 9: \"10.0.0.1/33\" is no address with a prefix"),
+            ("mode = \"off\"\nto = \"10.0.0.1/33\"", "line 9: `to`: \"10.0.0.1/33\" is no address with a prefix"),
             ("mode = \"off\"\ncgroup = \"x\"", "line 9: `cgroup` is \"x\", which is no path of a control group"),
-            ("mode = \"off\"\ngroup = \"x\"", "line 9: unknown field `group`"),
+            ("mode = \"off\"\ngroup = \"x\"", "line 9: unknown key `group`"),
             (
                 "mode = \"off\"\ncgroup = \"/a\"\n[[class]]\nname = \"b\"\nmode = \"interactive\"\ncgroup = \"/a/b\"",
                 "line 10: class \"a\" has all connections of class \"b\"",

@@ -223,7 +223,7 @@ key = "unit.key"
             ("10.90.0.1:4761", "10.90.0.1", "has no port"),
             ("\"KEY\"", "\"KEY2\"", "is no public key"),
             ("station = 1001", "station = -1", "-1"),
-            ("station = 1001", "station = 1001\nslots = 3", "unknown field `slots`"),
+            ("station = 1001", "station = 1001\nslots = 3", "unknown key `slots`"),
             ("[unit]", tunnel, "a unit with VXLAN does not use"),
         ];
         for (good, bad, expected) in cases {

@@ -137,13 +137,13 @@ impl PrivateKey {
             io::ErrorKind::AlreadyExists => {
                 Error::usage(attempt(), "the file exists already, and a key is never overwritten", "name another")
             }
-            _ => Error::failure(attempt(), cause),
+            _ => Error::failure(attempt(), cause).with_remedy("name a file in a folder that can be written"),
         })?;
         let line = Zeroizing::new(format!("{}\n", *self.text()));
         opened.write_all(line.as_bytes()).and_then(|()| opened.sync_all()).map_err(|cause| {
             // A partial file is no key, and would obstruct the next attempt.
             let _ = std::fs::remove_file(file);
-            Error::failure(attempt(), cause)
+            Error::failure(attempt(), cause).with_remedy("make room there")
         })
     }
 

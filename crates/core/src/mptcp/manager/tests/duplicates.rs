@@ -23,7 +23,7 @@ fn of_subflows_that_come_late_over_one_path_the_first_stays() {
 #[test]
 fn an_accepted_connection_keeps_all_of_them() {
     let mut manager = manager();
-    manager.set_wanted(at(0), &wanted([Active, Active]));
+    manager.set_wanted(&wanted([Active, Active]));
     manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(1, 0, false), server_side: true });
     manager.handle(at(1), &Event::SubflowEstablished { token: TOKEN, subflow: again(2000) });
     assert_eq!(drain(&mut manager, at(1)), []);

@@ -16,7 +16,7 @@ fn listed(connections: u32) -> Vec<ConnectionSnapshot> {
 #[test]
 fn connections_beyond_the_limit_are_reported_once_and_counted() {
     let mut manager = manager();
-    manager.set_wanted(at(0), &wanted([Active, Closed]));
+    manager.set_wanted(&wanted([Active, Closed]));
     let max = MAX_CONNECTIONS as u32;
     (0..max).for_each(|number| begin(&mut manager, number));
     assert_eq!((manager.poll_notice(), manager.left_out()), (None, 0));
@@ -35,7 +35,7 @@ fn connections_beyond_the_limit_are_reported_once_and_counted() {
 #[test]
 fn a_list_counts_no_connection_twice() {
     let mut manager = manager();
-    manager.set_wanted(at(0), &wanted([Active, Closed]));
+    manager.set_wanted(&wanted([Active, Closed]));
     for now in 0..3 {
         manager.resync(at(now), &listed(5000));
         assert_eq!((manager.connections(), manager.left_out()), (MAX_CONNECTIONS, 5000 - MAX_CONNECTIONS as u64));

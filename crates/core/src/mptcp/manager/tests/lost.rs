@@ -6,11 +6,11 @@ use super::*;
 fn an_address_is_withdrawn_over_another_path_before_a_lost_one_is_closed() {
     let mut manager = with_two_subflows([Active, Active]);
     manager.set_lost(Vec::from([false, true]));
-    manager.set_wanted(at(1000), &wanted([Active, Closed]));
+    manager.set_wanted(&wanted([Active, Closed]));
     assert_eq!(drain(&mut manager, at(1000)), [withdraw(2), destroy_lost(1)], "a FIN would go nowhere");
     manager.handle(at(1001), &closed(1, 0));
     manager.set_lost(Vec::from([false, false]));
-    manager.set_wanted(at(2000), &wanted([Active, Active]));
+    manager.set_wanted(&wanted([Active, Active]));
     assert_eq!(drain(&mut manager, at(2000)), [create(1, 3, false)], "the peer has forgotten the id");
 }
 
@@ -18,7 +18,7 @@ fn an_address_is_withdrawn_over_another_path_before_a_lost_one_is_closed() {
 fn the_first_subflow_is_withdrawn_too() {
     let mut manager = with_two_subflows([Active, Active]);
     manager.set_lost(Vec::from([true, false]));
-    manager.set_wanted(at(1000), &wanted([Closed, Active]));
+    manager.set_wanted(&wanted([Closed, Active]));
     assert_eq!(drain(&mut manager, at(1000)), [withdraw(0), destroy_lost(0)]);
 }
 
@@ -27,7 +27,7 @@ fn a_lost_subflow_is_closed_before_another_is_promoted() {
     let mut manager = with_two_subflows([Active, Backup]);
     manager.handle(at(1), &Event::SubflowPriority { token: TOKEN, subflow: subflow(1, 2, true) });
     manager.set_lost(Vec::from([true, false]));
-    manager.set_wanted(at(1000), &wanted([Closed, Active]));
+    manager.set_wanted(&wanted([Closed, Active]));
     assert_eq!(drain(&mut manager, at(1000)), [withdraw(0), destroy_lost(0)], "meanwhile the backup carries as it is");
     manager.handle(at(1001), &Event::SubflowClosed { token: TOKEN, subflow: subflow(0, 0, false), error: 0 });
     assert_eq!(drain(&mut manager, at(1001)), [set_backup(1, false)]);
@@ -38,7 +38,7 @@ fn a_subflow_that_the_peer_has_not_confirmed_is_not_promoted_yet() {
     let mut manager = with_one_subflow([Active, Backup]);
     drain(&mut manager, at(0));
     manager.handle(at(40), &opened(1));
-    manager.set_wanted(at(50), &wanted([Backup, Active]));
+    manager.set_wanted(&wanted([Backup, Active]));
     assert_eq!(drain(&mut manager, at(119)), [], "the kernel would not find it");
     assert_eq!(manager.next_wakeup(), Some(at(120)));
     assert_eq!(drain(&mut manager, at(120)), [set_backup(1, false)]);
@@ -47,18 +47,18 @@ fn a_subflow_that_the_peer_has_not_confirmed_is_not_promoted_yet() {
 #[test]
 fn an_endpoint_that_accepted_the_connection_withdraws_nothing() {
     let mut manager = manager();
-    manager.set_wanted(at(0), &wanted([Active, Active]));
+    manager.set_wanted(&wanted([Active, Active]));
     manager.handle(at(0), &Event::Established { token: TOKEN, subflow: subflow(0, 0, false), server_side: true });
     manager.handle(at(1), &Event::SubflowEstablished { token: TOKEN, subflow: subflow(1, 2, false) });
     manager.set_lost(Vec::from([false, true]));
-    manager.set_wanted(at(1000), &wanted([Active, Closed]));
+    manager.set_wanted(&wanted([Active, Closed]));
     assert_eq!(drain(&mut manager, at(1000)), [destroy_lost(1)], "its address is still there");
 }
 
 #[test]
 fn a_path_that_is_closed_and_carries_is_not_withdrawn() {
     let mut manager = with_two_subflows([Active, Active]);
-    manager.set_wanted(at(1000), &wanted([Active, Closed]));
+    manager.set_wanted(&wanted([Active, Closed]));
     assert_eq!(drain(&mut manager, at(1000)), [destroy(1)]);
 }
 
@@ -73,7 +73,7 @@ fn a_stalled_subflow_is_closed_separately_if_its_path_is_good_or_backup() {
     }
     let mut manager = with_two_subflows([Active, Active]);
     manager.set_lost(Vec::from([false, true]));
-    manager.set_wanted(at(1000), &wanted([Active, Closed]));
+    manager.set_wanted(&wanted([Active, Closed]));
     manager.abandon(at(1000), TOKEN, PathId(1), server());
     assert_eq!(drain(&mut manager, at(1000)), [withdraw(2), destroy_lost(1)], "the address is withdrawn first");
 }

@@ -40,7 +40,7 @@ fn a_network_that_removes_mp_join_is_named_and_asked_rarely() {
 #[test]
 fn one_connection_tries_for_all_to_a_peer() {
     let mut manager = manager();
-    manager.set_wanted(at(0), &wanted([Active, Active]));
+    manager.set_wanted(&wanted([Active, Active]));
     for token in 0..100 {
         let first = Subflow { local: local(0, 2000 + token), ..subflow(0, 0, false) };
         manager.handle(at(0), &Event::Established { token: Token(token.into()), subflow: first, server_side: false });
@@ -77,9 +77,9 @@ fn another_address_or_the_return_of_a_lost_path_is_another_chance() {
     let mut manager = with_one_subflow([Active, Active]);
     commands_within(&mut manager, 0, 1000, strip);
     manager.set_lost(Vec::from([false, true]));
-    manager.set_wanted(at(2000), &wanted([Active, Closed]));
+    manager.set_wanted(&wanted([Active, Closed]));
     manager.set_lost(Vec::from([false, false]));
-    manager.set_wanted(at(3000), &wanted([Active, Active]));
+    manager.set_wanted(&wanted([Active, Active]));
     assert_eq!(commands_within(&mut manager, 3000, 10, drop_silently), 1);
 }
 
@@ -173,10 +173,10 @@ fn joins_again(second: PathState, took_ms: u64) -> Manager {
     let mut manager = with_one_subflow([Active, second]);
     drain(&mut manager, at(0));
     manager.handle(at(took_ms), &opened(1));
-    manager.set_wanted(at(2000), &wanted([Active, Closed]));
+    manager.set_wanted(&wanted([Active, Closed]));
     drain(&mut manager, at(2000));
     manager.handle(at(2001), &closed(1, 0));
-    manager.set_wanted(at(3000), &wanted([Active, second]));
+    manager.set_wanted(&wanted([Active, second]));
     manager
 }
 

@@ -70,7 +70,7 @@ fn a_fault_of_the_units_names_its_line_and_what_to_do() {
         ("address = \"10.80.0.12\"", "address = \"10.80.0.11\"", 20, "the address 10.80.0.11"),
         ("address = \"10.80.0.12\"", "", 20, "has no `address`"),
         ("station = 1002", "station = 16778217", 20, "the same VXLAN network"),
-        ("tunnel = \"vxlan\"", "tunnel = \"ipip\"", 13, "unknown variant `ipip`"),
+        ("tunnel = \"vxlan\"", "tunnel = \"ipip\"", 13, "unknown word `ipip`"),
         ("tunnel = \"vxlan\"", "tunnel = \"crosslane\"", 11, "have no `key`"),
         ("tunnel = \"vxlan\"", "tunnel = \"crosslane\"\nkey = \"own.key\"", 16, "unit \"rsu1\" has no `key`"),
         ("tunnel = \"vxlan\"", "tunnel = \"vxlan\"\nkey = \"own.key\"", 14, "only tunnels of kind"),
