@@ -17,8 +17,6 @@ use alloc::vec::Vec;
 pub use super::overhead::NUMBERED_BYTES;
 use crate::packet::checksum::Sum;
 
-/// UDP port of GRE-in-UDP (RFC 8086, section 6).
-pub const UDP_PORT: u16 = 4754;
 /// Length of the longest header, in bytes.
 pub const MAX_HEADER_BYTES: usize = 16;
 
