@@ -109,8 +109,8 @@ fn withdrawals(paths: &str, seeds: u64) -> Result<usize, Box<dyn Error>> {
             assert!(
                 text.starts_with("the tree is withdrawn, since in ") && text.ends_with(" times as much as the tree's")
             );
-            // Where the user's order does not bring more, the tree is not wrong.
-            assert!(with_mb > without_mb || user_mb <= without_mb, "seed {seed}");
+            // Where the user's order does not bring more, the tree is not wrong. A late withdrawal only pays for the trials.
+            assert!(with_mb >= without_mb || user_mb <= without_mb, "seed {seed}");
             count += 1;
         }
     }
@@ -159,7 +159,7 @@ fn a_good_tree_is_not_withdrawn() -> Result<(), Box<dyn Error>> {
         let trials = orders(&run).filter(|(_, rule, _)| *rule == "learned.trial").count();
         println!("seed {seed}: {trials} trials, {} MB", delivered_mb(&run));
         assert_eq!(withdrawn(&run), None, "seed {seed}");
-        assert!((3..=8).contains(&trials), "seed {seed}: {trials}");
+        assert!((3..=9).contains(&trials), "seed {seed}: {trials}");
     }
     Ok(())
 }

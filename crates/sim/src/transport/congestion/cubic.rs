@@ -4,13 +4,15 @@ use crosslane_core::time::{Duration, Instant};
 
 use super::Ack;
 
-/// Growth constant (RFC 9438 §4.1; Linux 410/1024 · 1/1000 … = 0.4).
-const C: f64 = 0.4;
-/// Multiplicative decrease (Linux: 717/1024).
-const BETA: f64 = 717.0 / 1024.0;
-/// Acknowledgements, in windows, by which Reno would grow by one segment:
-/// 3 (1 − β) / (1 + β) of RFC 9438 §4.3, inverted.
-const RENO_ACKS: f64 = (1.0 + BETA) / (3.0 * (1.0 - BETA));
+/// Growth constant in 1/1024 (RFC 9438 §4.1: 0.4; Linux `bic_scale` times 10).
+const C: u64 = 410;
+/// Units of time a second (Linux `BICTCP_HZ`).
+const UNITS: f64 = 1024.0;
+/// Multiplicative decrease in 1/1024 (Linux `beta`).
+const BETA: u32 = 717;
+/// Acknowledgements, in eighths of a window, by which Reno would grow by one segment: 3 (1 − β) / (1 + β) of RFC 9438
+/// §4.3, inverted (Linux `beta_scale`).
+const RENO_ACKS: u32 = 8 * (1024 + BETA) / 3 / (1024 - BETA);
 /// Minimum window for HyStart, in segments.
 const HYSTART_WINDOW: u32 = 16;
 /// Number of samples whose minimum is the delay of a round.
@@ -20,7 +22,7 @@ const HYSTART_SPACING: Duration = Duration::from_millis(2);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cubic {
-    last_max: f64,
+    last_max: u32,
     pub(super) epoch: Option<Epoch>,
     round: Round,
 }
@@ -28,10 +30,11 @@ pub(super) struct Cubic {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Epoch {
     began: Instant,
-    origin: f64,
-    k_s: f64,
-    reno: f64,
-    reno_acks: f64,
+    origin: u32,
+    /// Time from its beginning until the window is that of the origin, in [`UNITS`].
+    k: u64,
+    reno: u32,
+    reno_acks: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,44 +71,40 @@ impl Cubic {
         round.samples >= HYSTART_SAMPLES && round.min.is_some_and(|delay| delay > min + rise)
     }
 
-    /// Number of acknowledged segments per increase of the window by one.
-    pub(super) fn acks_for_one(&mut self, ack: &Ack, window: u32) -> f64 {
-        let current = f64::from(window);
+    /// Number of acknowledged segments per increase of the window by one. In integers as Linux's `bictcp_update`: with
+    /// windows of few segments what it drops makes a tenth of the goodput.
+    pub(super) fn acks_for_one(&mut self, ack: &Ack, window: u32) -> u32 {
         let last_max = self.last_max;
         let epoch = self.epoch.get_or_insert_with(|| {
-            let below = (last_max - current).max(0.0);
-            Epoch {
-                began: ack.now,
-                origin: last_max.max(current),
-                k_s: libm::cbrt(below / C),
-                reno: current,
-                reno_acks: 0.0,
-            }
+            let below = f64::from(last_max.saturating_sub(window));
+            let k = libm::cbrt(below * UNITS / C as f64) * UNITS;
+            Epoch { began: ack.now, origin: last_max.max(window), k: k as u64, reno: window, reno_acks: 0 }
         });
-        let t_s = (ack.now.since(epoch.began) + ack.min_rtt.unwrap_or_default()).as_secs_f64();
-        let offset_s = t_s - epoch.k_s;
-        let target = epoch.origin + C * offset_s * offset_s * offset_s;
-        let mut acks = if target > current { current / (target - current) } else { 100.0 * current };
-        if last_max == 0.0 {
-            acks = acks.min(20.0);
+        let t = ack.now.since(epoch.began) + ack.min_rtt.unwrap_or_default();
+        let t = (t.as_secs_f64() * UNITS) as u64;
+        let offset = t.abs_diff(epoch.k).min(1 << 17);
+        let change = ((C * offset * offset * offset) >> 40) as u32;
+        let target = if t < epoch.k { epoch.origin.saturating_sub(change) } else { epoch.origin + change };
+        let mut acks = if target > window { window / (target - window) } else { 100 * window };
+        if last_max == 0 {
+            acks = acks.min(20);
         }
-        epoch.reno_acks += f64::from(ack.delivered);
-        let each = current * RENO_ACKS;
+        epoch.reno_acks += ack.delivered;
+        let each = ((window * RENO_ACKS) >> 3).max(1);
         while epoch.reno_acks > each {
             epoch.reno_acks -= each;
-            epoch.reno += 1.0;
+            epoch.reno += 1;
         }
-        if epoch.reno > current {
-            acks = acks.min(current / (epoch.reno - current));
+        if epoch.reno > window {
+            acks = acks.min(window / (epoch.reno - window));
         }
-        acks.max(2.0)
+        acks.max(2)
     }
 
     /// The window after a loss (fast convergence, RFC 9438 §4.7).
     pub(super) fn reduce(&mut self, window: u32) -> u32 {
-        let current = f64::from(window);
-        self.last_max = if current < self.last_max { current * (1.0 + BETA) / 2.0 } else { current };
+        self.last_max = if window < self.last_max { window * (1024 + BETA) / 2048 } else { window };
         self.epoch = None;
-        (current * BETA) as u32
+        window * BETA / 1024
     }
 }

@@ -128,7 +128,7 @@ impl Control {
         let window = f64::from(self.window);
         let each = match &mut self.law {
             Law::Reno => 1.0 / window,
-            Law::Cubic(cubic) => 1.0 / cubic.acks_for_one(ack, self.window),
+            Law::Cubic(cubic) => 1.0 / f64::from(cubic.acks_for_one(ack, self.window)),
             Law::Coupled => coupled.increase(window),
             Law::Bbr(_) => return,
         };
