@@ -3,7 +3,6 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -151,16 +150,10 @@ impl World {
 
     /// The units in slots, read while CAMs of these stations arrive: without them they are soon taken for lost.
     fn units_while_receiving(&self, stations: &[u32]) -> Vec<UnitStatus> {
-        let (onboard_unit, start, is_read) = (&self.onboard_unit, Instant::now(), AtomicBool::new(false));
+        let onboard_unit = &self.onboard_unit;
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !is_read.load(Ordering::Relaxed) && start.elapsed() < TIMEOUT {
-                    send_cams(onboard_unit, stations);
-                }
-            });
-            let units = units_in_slots(&self.testbed.vehicle);
-            is_read.store(true, Ordering::Relaxed);
-            units
+            scope.spawn(|| (0..60).for_each(|_| send_cams(onboard_unit, stations)));
+            units_in_slots(&self.testbed.vehicle)
         })
     }
 

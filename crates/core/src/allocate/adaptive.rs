@@ -307,7 +307,7 @@ fn is_dead_reserve(paths: &[PathInput], path: &PathInput, state: PathState) -> b
 impl Allocator for Adaptive {
     fn allocate(&mut self, paths: &[PathInput]) -> Wanted {
         let mut wanted = match self.shares {
-            true => self.one.lend(&mut self.all, |all| all.allocate(paths)),
+            true => self.one.share_with(&mut self.all, |all| all.allocate(paths)),
             false => self.one.allocate(&self.ranked(paths)),
         };
         let is_any_good = paths.iter().any(|path| path.belief == Belief::Good);
@@ -333,7 +333,7 @@ impl Allocator for Adaptive {
         let (released, announced) = self.observe(now, paths);
         self.now = now;
         let of_one = self.one.review(now, paths);
-        let of_all = self.one.lend(&mut self.all, |all| all.review_tracked(now, paths));
+        let of_all = self.one.share_with(&mut self.all, |all| all.review_tracked(now, paths));
         if let Some(held) = released.filter(|_| !self.shares) {
             return Some(Reason::new("adaptive.return", [("held_s", held.as_secs_f64())], |[held_s, ..]| {
                 format!("a path that was left is good, and was held down for {held_s:.0} s")

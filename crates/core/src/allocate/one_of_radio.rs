@@ -270,8 +270,8 @@ impl OneOfRadio {
         radios.filter_map(|radio| Some((radio, self.choose(counted, radio)?))).collect()
     }
 
-    /// Lends what it knows of the paths to another allocator, for a call.
-    pub(super) fn lend<R>(&mut self, other: &mut OneOfRadio, call: impl FnOnce(&mut OneOfRadio) -> R) -> R {
+    /// Shares what it knows of the paths with another allocator, for a call.
+    pub(super) fn share_with<R>(&mut self, other: &mut OneOfRadio, call: impl FnOnce(&mut OneOfRadio) -> R) -> R {
         core::mem::swap(&mut self.tracks, &mut other.tracks);
         let result = call(other);
         core::mem::swap(&mut self.tracks, &mut other.tracks);
