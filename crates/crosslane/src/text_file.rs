@@ -20,3 +20,14 @@ pub fn read(file: &Path) -> Result<String> {
     }
     String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::InvalidData, "it is not UTF-8 text"))
 }
+
+/// Reads the configuration of an agent or a controller.
+///
+/// # Errors
+/// As [`read`], with the name of the file.
+pub fn read_configuration(file: &Path) -> crate::error::Result<String> {
+    read(file).map_err(|cause| {
+        let attempt = format!("reading configuration {}", file.display());
+        crate::error::Error::usage(attempt, cause, "name a file that exists and can be read")
+    })
+}

@@ -189,11 +189,7 @@ pub use crate::control::protocol::UNITS;
 /// # Errors
 /// One error message with file, line, and remedy.
 pub fn read(file: &Path) -> Result<Config> {
-    let failed = |cause| {
-        let attempt = format!("reading configuration {}", file.display());
-        Error::usage(attempt, cause, "name a file that exists and can be read")
-    };
-    parse_file(&text_file::read(file).map_err(failed)?, file)
+    parse_file(&text_file::read_configuration(file)?, file)
 }
 
 /// The same from the text of the file.

@@ -157,11 +157,7 @@ fn public(key: &Spanned<String>) -> Result<PublicKey, KeyFault> {
 /// # Errors
 /// One error message with file, line, and remedy.
 pub fn read(file: &Path) -> Result<Config> {
-    let failed = |cause| {
-        let attempt = format!("reading configuration {}", file.display());
-        Error::usage(attempt, cause, "name a file that exists and can be read")
-    };
-    parse_file(&text_file::read(file).map_err(failed)?, file)
+    parse_file(&text_file::read_configuration(file)?, file)
 }
 
 /// The same from the text of the file.
