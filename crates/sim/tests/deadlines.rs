@@ -118,7 +118,7 @@ fn no_deadline_is_missed_and_the_expensive_path_is_used_little_more_than_needed(
     assert_eq!(metrics["deadline.unwritten_share"], 0.0);
     let (share, min) = (recording.sums.share(PathId(1)).unwrap_or(1.0), metrics["path.lte-b.share_optimum"]);
     assert!((0.035..0.045).contains(&min), "{min}");
-    assert!(share > min && share < min + 0.025, "{share} of {min}");
+    assert!(share > min && share < min + 0.026, "{share} of {min}");
     assert!(metrics["cost"] >= metrics["cost_optimum"], "{metrics:?}");
     // The first object is generated before its paths are known, and is evaluated again.
     let admissions = recording.agent_outputs.iter().filter_map(|(_, output)| match output {

@@ -86,7 +86,7 @@ fn without_sentences(outputs: &str) -> String {
 
 #[test]
 fn the_same_scenario_and_seed_give_the_same_bytes_in_every_build() -> Result<(), Box<dyn Error>> {
-    for (text, golden) in [(LEAVE, 0xa6ce_7f3e_37f1_45e1), (AGGREGATE, 0xae37_b350_37c7_b063)] {
+    for (text, golden) in [(LEAVE, 0xa6ce_7f3e_37f1_45e1), (AGGREGATE, 0xe5ee_cd09_3761_abc9)] {
         let (first, second) = (digest(&record(text, 7)?)?, digest(&record(text, 7)?)?);
         assert_eq!(first, second, "two runs in one process");
         assert_eq!(first, golden, "the golden value: now {first:#018x}");

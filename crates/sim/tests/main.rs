@@ -5,6 +5,7 @@
 mod a_backup_carries_nothing_while_an_active_one_lives;
 mod a_join_carries_data_after_two_round_trips;
 mod a_new_kind_of_traffic;
+mod a_send_buffer_grows_while_the_application_waits;
 mod a_slow_path_does_not_block_a_fast_one_beyond_the_window;
 mod a_subflow_destroyed_after_a_loss_sends_its_data_again;
 mod a_swap_after_a_loss_is_useless;

@@ -1,13 +1,10 @@
 //! The backup flag stops scheduling at once, but the data that the subflow already
-//! has drains over it at the path's rate. Linux 6.18 at 8 Mbit/s: BBR 454 to 568 ms
-//! and 390 to 443 kB, checked here within a factor 1.5 for an RTT of 40 ms and a
-//! queue of 200 ms. CUBIC's 180 to 217 ms and 150 to 184 kB depend on the queue,
-//! which the table does not state: CUBIC's window fills the queue, and the send
-//! buffer is twice the window. They are checked for a queue of eight packets. With
-//! an RTT of 100 ms BBR took 1571 to 1972 ms and 1445 to 1680 kB, with SO_SNDBUF of
-//! 200 kB 4 to 81 ms and 6 to 80 kB.
+//! has drains over it at the path's rate. How much that is depends on the window,
+//! and on the send buffer. The figures are of Linux 6.18 (without CONFIG_WLAN), 8
+//! Mbit/s: `notsent_bytes` of a bulk transfer, the tenth and ninetieth percentile
+//! over 12 s of a drive.
 
-use crate::pair::{Action, Pair, Setup, Source, TestPath, agrees_ms, median};
+use crate::pair::{Action, Pair, Setup, Source, TestPath, median};
 use crosslane_sim::transport::congestion::Congestion;
 
 /// Transmission time of the last queued data, in ms, its amount, in kB, and the
@@ -33,17 +30,18 @@ fn drained(algorithm: Congestion, test_path: TestPath, send_buffer_bytes: u32, s
 #[test]
 fn queued_data_drains_after_a_demotion() {
     let test_path = |delay_ms, queue_bytes| TestPath { queue_bytes, ..TestPath::new(8.0, delay_ms) };
-    for (algorithm, test_path, buffer, ms, kb) in [
-        (Congestion::Cubic, test_path(20, 12_000), 0, [180.0, 217.0], [150.0, 184.0]),
-        (Congestion::Bbr, test_path(20, 200_000), 0, [454.0, 568.0], [390.0, 443.0]),
-        (Congestion::Bbr, test_path(50, 2_000_000), 0, [1571.0, 1972.0], [1445.0, 1680.0]),
-        (Congestion::Bbr, test_path(50, 2_000_000), 200_000, [4.0, 81.0], [6.0, 80.0]),
+    for (algorithm, test_path, buffer, kb) in [
+        (Congestion::Cubic, test_path(20, 12_000), 0, [40.0, 124.0]),
+        (Congestion::Cubic, test_path(20, 200_000), 0, [173.0, 527.0]),
+        (Congestion::Bbr, test_path(20, 200_000), 0, [380.0, 435.0]),
+        (Congestion::Bbr, test_path(50, 2_000_000), 0, [789.0, 1259.0]),
+        (Congestion::Bbr, test_path(50, 2_000_000), 200_000, [105.0, 244.0]),
     ] {
         let last = median(9, |seed| drained(algorithm, test_path, buffer, seed)[0]);
         let bytes = median(9, |seed| drained(algorithm, test_path, buffer, seed)[1]);
         let excess = median(9, |seed| drained(algorithm, test_path, buffer, seed)[2]) - bytes;
-        assert!(agrees_ms(last, ms[0], ms[1]), "{algorithm:?}");
-        assert!((kb[0] / 1.5..kb[1] * 1.5).contains(&bytes), "{algorithm:?}: {bytes:.0} kB");
+        assert!((kb[0] / 1.2..kb[1] * 1.2).contains(&bytes), "{algorithm:?}: {bytes:.0} kB");
+        assert!((1.0..1.15).contains(&(last / bytes)), "{algorithm:?}: {bytes:.0} kB in {last:.0} ms");
         assert!(excess.abs() < 10.0, "{algorithm:?}: {excess:.0} kB less drained than were queued");
     }
 }

@@ -32,8 +32,6 @@ pub(super) struct Traffic {
 #[derive(Default)]
 struct Connection {
     connected: bool,
-    /// The socket accepted only a part; the writer waits until it is writeable.
-    blocked: bool,
     written: u64,
     /// Bytes written that the socket has not accepted.
     pending: u64,
@@ -192,15 +190,10 @@ impl Connection {
 
     /// False if the socket accepts no more data.
     fn flush(&mut self, now: Instant, sender: &mut Endpoint) -> bool {
-        if self.pending == 0 {
-            return true;
+        if self.pending > 0 {
+            self.pending -= sender.write(now, self.pending);
         }
-        if self.blocked && !sender.is_writeable() {
-            return false;
-        }
-        self.pending -= sender.write(now, self.pending);
-        self.blocked = self.pending > 0;
-        !self.blocked
+        self.pending == 0
     }
 }
 

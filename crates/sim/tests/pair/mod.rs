@@ -250,10 +250,6 @@ impl Pair {
         self.due = if self.offered == 0 { self.now } else { self.due };
         loop {
             if self.rest > 0 {
-                // A blocked writer is woken when a third of the buffer is free.
-                if !self.client.is_writeable() {
-                    return;
-                }
                 self.rest -= self.client.write(self.now, self.rest);
                 self.transmit(None);
                 if self.rest > 0 {

@@ -172,12 +172,15 @@ impl Run<'_> {
         Ok(EndpointRecord { sent: log.finish().0, skipped, ..EndpointRecord::default() })
     }
 
-    /// Waits until the socket is ready or [`POLL_INTERVAL`] has passed.
+    /// Waits until the socket is ready (to write: until a third of its buffer is free), or the run has ended.
     pub fn wait(&self, socket: &impl AsFd, events: PollFlags) -> Result<()> {
         let timeout = PollTimeout::try_from(POLL_INTERVAL).unwrap_or(PollTimeout::ZERO);
-        match poll(&mut [PollFd::new(socket.as_fd(), events)], timeout) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
-            Err(errno) => Err(system("waiting for the traffic's socket", SEE_LOG)(errno.into())),
+        loop {
+            match poll(&mut [PollFd::new(socket.as_fd(), events)], timeout) {
+                Ok(0) if !self.has_ended() => {}
+                Ok(_) | Err(nix::errno::Errno::EINTR) => return Ok(()),
+                Err(errno) => return Err(system("waiting for the traffic's socket", SEE_LOG)(errno.into())),
+            }
         }
     }
 

@@ -37,8 +37,6 @@ struct Stream {
     bytes: VecDeque<u8>,
     /// Of these, the bytes that the writer's socket has not accepted.
     pending: u64,
-    /// The writer waits until its socket is writeable.
-    blocked: bool,
     read: u64,
 }
 
@@ -184,9 +182,8 @@ impl Stream {
 
     /// True if nothing is pending.
     fn flush(&mut self, now: Instant, writer: &mut Endpoint) -> bool {
-        if self.pending > 0 && (!self.blocked || writer.is_writeable()) {
+        if self.pending > 0 {
             self.pending -= writer.write(now, self.pending);
-            self.blocked = self.pending > 0;
         }
         self.pending == 0
     }

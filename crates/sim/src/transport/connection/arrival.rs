@@ -142,7 +142,11 @@ impl Endpoint {
             self.on_data_ack(now, place, data_ack);
         }
         let coupled = self.coupled(place);
-        self.subflows[place].tx.on_ack(now, segment.ack, &segment.sack, segment.echo, &coupled);
+        let tx = &mut self.subflows[place].tx;
+        tx.on_ack(now, segment.ack, &segment.sack, segment.echo, &coupled);
+        if self.is_awaited {
+            tx.expand_buffer();
+        }
         if self.settings.protocol == Protocol::Tcp {
             // Its sequence numbers are data sequence numbers.
             let acknowledged = self.subflows[place].tx.una - 1;

@@ -92,6 +92,8 @@ pub struct Endpoint {
     timer: RetransmitTimer,
     /// The first subflow has been established.
     connected: bool,
+    /// The application waits for space in the send buffer (Linux SOCK_NOSPACE).
+    is_awaited: bool,
     /// The peer has acknowledged data (fully established).
     established: bool,
     opened: u16,
@@ -130,6 +132,7 @@ impl Endpoint {
             receive_queue: ReceiveQueue::new(),
             timer: RetransmitTimer { at: None, interval: RTO_MIN },
             connected: false,
+            is_awaited: false,
             established: false,
             opened: 0,
             last_chosen: 0,
@@ -164,8 +167,12 @@ impl Endpoint {
         self.connected
     }
 
-    /// Writes data; returns the number of bytes accepted.
+    /// Writes data; returns the number of bytes accepted. An application whose data was not accepted whole waits, and
+    /// writes again when a third of the buffer is free.
     pub fn write(&mut self, now: Instant, len: u64) -> u64 {
+        if self.is_awaited && !self.is_writeable() {
+            return 0;
+        }
         if self.settings.protocol == Protocol::Tcp && self.frags.next().is_none() {
             self.subflows.iter_mut().for_each(|subflow| subflow.tx.note_write());
         }
@@ -178,12 +185,12 @@ impl Endpoint {
         if taken > 0 {
             self.push(now);
         }
+        self.is_awaited = taken < len;
         taken
     }
 
-    /// True if a blocked writer would be woken: a third of the buffer is free
-    /// (Linux `sk_stream_is_writeable`).
-    pub fn is_writeable(&self) -> bool {
+    /// True if a third of the buffer is free (Linux `sk_stream_is_writeable`).
+    fn is_writeable(&self) -> bool {
         self.held() * 3 <= self.buffer() * 2
     }
 

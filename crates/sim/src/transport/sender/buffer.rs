@@ -2,9 +2,9 @@
 
 use crate::transport::congestion::INITIAL_WINDOW;
 
-/// Send buffer per segment of the window (Linux `tcp_sndbuf_expand`: rounded up to
-/// a power of two, with overhead), in bytes.
-const BUFFER_PER_SEGMENT_BYTES: u64 = 4352;
+/// Send buffer per segment of the window, in bytes (Linux `tcp_sndbuf_expand`: segment and headers, rounded up to a
+/// power of two, with overhead). Kernels with CONFIG_WLAN reserve larger headers: 4352.
+const BUFFER_PER_SEGMENT_BYTES: u64 = 2304;
 /// Maximum send buffer (`net.ipv4.tcp_wmem[2]`), in bytes.
 const BUFFER_MAX_BYTES: u64 = 4 * 1024 * 1024;
 /// Initial send buffer of a subflow, in bytes.

@@ -161,11 +161,12 @@ impl Sender {
             }
         }
         self.usage.note(!self.has_window(), self.flight.len(), self.una, self.next);
-        // Linux `tcp_should_expand_sndbuf`: the buffer could not fill the window.
-        if self.has_window() {
-            self.buffer.expand(self.control.windows_buffered(), self.control.window);
-        }
         None
+    }
+
+    /// Lets the buffer follow the window, for an application that waits for space in it (Linux `tcp_check_space`).
+    pub(super) fn expand_buffer(&mut self) {
+        self.buffer.expand(self.control.windows_buffered(), self.control.window);
     }
 
     /// The congestion window, or what of it was used (RFC 6356 §4.1), in segments.
