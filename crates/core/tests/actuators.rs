@@ -10,13 +10,14 @@ use crosslane_core::actuator::{
 use crosslane_core::agent::{Agent, Input, Output};
 use crosslane_core::allocate::by_belief::ByBelief;
 use crosslane_core::allocate::{Allocator, Mode, PathInput, PathSupply};
-use crosslane_core::assess::{Assessor, Belief, Reason};
+use crosslane_core::assess::{Assessor, Belief};
 use crosslane_core::engine::Engine;
 use crosslane_core::mptcp::manager::Manager;
 use crosslane_core::mptcp::{self, AddressId, ConnectionSnapshot, Subflow, Token};
 use crosslane_core::path::{
     OnFade, PathId, PathSpec, PathState, Position, Rat, Sample, SampleKind, Signal, VehicleState,
 };
+use crosslane_core::reason::Reason;
 use crosslane_core::time::{Duration, Instant};
 use crosslane_core::wanted::{ConnectionClass, Order, Wanted};
 
