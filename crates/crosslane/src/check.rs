@@ -14,7 +14,7 @@ use toml::de::DeTable;
 
 use crate::agent::config::{self, Config};
 use crate::agent::machine;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, with_short_numbers};
 use crate::{controller, durable_file, output, scenario_file, text_file};
 
 /// Seeds whose shadowing must show what the scenario expects.
@@ -101,7 +101,8 @@ fn check_scenario(file: &Path, text: &str, data: Option<&Path>) -> Result<Found>
         });
     let proved = proofs.iter().map(|proof| proof.text.clone());
     let findings = proved.chain(bounds(&scenario)?).chain(cannot).collect();
-    let notes = former_names(&scenario.renamed).chain(warnings(&scenario, &proofs)).collect();
+    let warnings = warnings(&scenario, &proofs).into_iter().map(|note| with_short_numbers(&note));
+    let notes = former_names(&scenario.renamed).chain(warnings).collect();
     let failed: Vec<&str> = proofs.iter().filter(|proof| !proof.ok).map(|proof| proof.text.as_str()).collect();
     let failure = (!failed.is_empty()).then(|| {
         let attempt = format!("proving what {} expects", file.display());

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 const SCENARIOS: &[(&str, &str, &str)] = &[
     ("duration_s", "duration", "s.toml, line 2: unknown key `duration`; did you mean `duration_s`?"),
     ("duration_s = 4", "duration_s = -4", "s.toml, line 2: `duration_s`: -4 is not above 0"),
+    ("duration_s = 4", "duration_s = 1e300", "s.toml, line 2: `duration_s`: 1e300 is not above 0 and up to 7200"),
     ("duration_s = 4", "duration_s = ", "s.toml, line 2: "),
     ("rate_mbit_s = 20", "rate_mbit_s = -20", "s.toml, line 21: `rate_mbit_s`: -20 is outside"),
     ("delay_ms = 25", "delay_ms = 25\nloss = 1.5", "s.toml, line 21: `loss`: 1.5 is outside 0 to 1"),
@@ -22,6 +23,7 @@ const SCENARIOS: &[(&str, &str, &str)] = &[
     ("radio = \"its-g5\"", "radio = \"g5\"", "s.toml, line 15: there is no radio `g5`"),
     ("rat = \"80211p\"", "rat = \"80211n\"", "s.toml, line 10: `rat`: unknown word `80211n`"),
     ("name = \"lte\"", "name = \"its-g5\"", "s.toml, line 18: the path name `its-g5` is taken"),
+    ("size_bytes = 500", "size_bytes = 1e300", "s.toml, line 24: `size_bytes`: invalid type: floating point `1e300`"),
     ("every_ms = 20\n", "", "s.toml, line 23: traffic of kind `messages` needs"),
     ("base = \"threshold\"", "base = \"treshold\"", "s.toml, line 28: there is no strategy `treshold`"),
     ("[strategy.signal]", "silense = 1\n[strategy.signal]", "s.toml, line 29: `silense`: there is no such parameter"),
