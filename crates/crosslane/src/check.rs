@@ -76,7 +76,9 @@ pub fn run(file: &Path, data: Option<&Path>, fix: bool, json: bool) -> Result<Ex
     if fix {
         rewrite(file)?;
     }
-    let text = scenario_file::text(file)?;
+    let text = text_file::read(file).map_err(|cause| {
+        Error::usage(format!("reading {}", file.display()), cause, "name a scenario or a configuration that exists")
+    })?;
     let kind = Kind::of(&text);
     let checked = match kind {
         Kind::Scenario => check_scenario(file, &text, data),

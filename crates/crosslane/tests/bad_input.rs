@@ -111,7 +111,7 @@ const CALLS: &[(&str, &str)] = &[
     ("drive s.toml --sed 1", "unexpected argument '--sed' found; a similar argument exists: '--seed'"),
     ("drive data.toml --data nowhere", "reading nowhere/a.csv, which data.toml names in line 21: No such file"),
     ("drive data.toml --data s.toml", "reading s.toml/a.csv, which data.toml names in line 21: Not a directory"),
-    ("check none.toml", "while reading scenario none.toml: No such file"),
+    ("check none.toml", "reading none.toml: No such file or directory (os error 2); name a scenario or a conf"),
     ("check huge.toml", "huge.toml: it has more than 64 MiB"),
     ("fly", "unrecognized subcommand 'fly'"),
     ("agent --config none.toml", "while reading configuration none.toml: No such file"),
