@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use crosslane_core::time::{Duration, Instant};
 use crosslane_core::transfer::frame::{self, Receipts};
-use crosslane_core::transfer::receiver::{Event, MAX_BEGUN, Receiver};
+use crosslane_core::transfer::receiver::{Event, Receiver};
 use crosslane_core::transfer::sender::{CHUNK_BYTES, MAX_OPEN, Sender, Write};
-use crosslane_core::transfer::{Abandoned, Late};
+use crosslane_core::transfer::{Abandoned, Late, MAX_BEGUN};
 
 /// Runs one input; its first byte selects the side.
 pub fn run(bytes: &[u8]) {

@@ -1,8 +1,7 @@
 //! The engine that an agent runs: samples in, commands out.
 //!
-//! sample → assessors of its path → belief → allocator → wanted states → actuators →
-//! commands. Data flows in one direction. The result of a command returns as an event
-//! of the kernel or as a sample.
+//! sample → assessors of its path → belief → allocator → wanted states → actuators → commands. Data flows in one
+//! direction. The result of a command returns as an event of the kernel or as a sample.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -14,12 +13,13 @@ use crate::allocate::learned::trial::Trial;
 use crate::allocate::{Allocator, Mode};
 use crate::assess::arrivals::Arrivals;
 use crate::assess::rates::Rates;
-use crate::assess::{Alarm, Assessor, Belief, Finding, Reason};
+use crate::assess::{Alarm, Assessor, Belief, Finding};
 use crate::demand::{Admission, Demand};
 use crate::echo::Echoes;
 use crate::engine::Engine;
 use crate::mptcp::Notice;
 use crate::path::{PathId, PathSpec, PathState, Sample, SampleKind, VehicleState};
+use crate::reason::Reason;
 use crate::strategy::Strategy;
 use crate::time::Instant;
 use crate::volume::Volume;

@@ -80,13 +80,6 @@ impl Wanted {
         Wanted { order, ..self }
     }
 
-    /// With other states for the connections of a further class; returns the class too.
-    pub fn with_class(mut self, states: PerPath<PathState>) -> (Wanted, ConnectionClass) {
-        self.further.push(states);
-        let class = ConnectionClass(self.further.len() as u8);
-        (self, class)
-    }
-
     /// Sets the states for the connections of a class, whether it exists or is the next one.
     pub(crate) fn set_class(&mut self, class: ConnectionClass, states: PerPath<PathState>) {
         match usize::from(class.0).checked_sub(1) {

@@ -10,13 +10,14 @@ use crosslane_core::actuator::{
 use crosslane_core::agent::{Agent, Input, Output};
 use crosslane_core::allocate::by_belief::ByBelief;
 use crosslane_core::allocate::{Allocator, Mode, PathInput, PathSupply};
-use crosslane_core::assess::{Assessor, Belief, Reason};
+use crosslane_core::assess::{Assessor, Belief};
 use crosslane_core::engine::Engine;
 use crosslane_core::mptcp::manager::Manager;
 use crosslane_core::mptcp::{self, AddressId, ConnectionSnapshot, Subflow, Token};
 use crosslane_core::path::{
     OnFade, PathId, PathSpec, PathState, Position, Rat, Sample, SampleKind, Signal, VehicleState,
 };
+use crosslane_core::reason::Reason;
 use crosslane_core::time::{Duration, Instant};
 use crosslane_core::wanted::{ConnectionClass, Order, Wanted};
 
@@ -39,21 +40,21 @@ impl Assessor for LinkState {
     }
 }
 
-/// An allocator: all good paths are active, those of greater SINR are preferred, and
-/// connections of class 1 use the preferred path only.
+/// An allocator: all good paths are active, or only the preferred one; those of greater SINR are preferred.
 #[derive(Default)]
 struct BySinr {
     order: Order,
+    is_single: bool,
 }
 
 impl Allocator for BySinr {
     fn allocate(&mut self, paths: &[PathInput]) -> Wanted {
-        let state = |good| if good { PathState::Active } else { PathState::Closed };
-        let good: Vec<bool> = paths.iter().map(|path| path.belief == Belief::Good).collect();
-        let all: Wanted = good.iter().map(|&good| state(good)).collect();
         let first = self.order.paths().first().copied();
-        let single = (0..paths.len()).map(|place| state(good[place] && first == Some(PathId(place as u8))));
-        all.with_order(self.order.clone()).with_class(single.collect()).0
+        let state = |(path, place): (&PathInput, u8)| {
+            let carries = path.belief == Belief::Good && (!self.is_single || first == Some(PathId(place)));
+            if carries { PathState::Active } else { PathState::Closed }
+        };
+        paths.iter().zip(0..).map(state).collect::<Wanted>().with_order(self.order.clone())
     }
 
     fn review(&mut self, _now: Instant, paths: &[PathSupply]) -> Option<Reason> {
@@ -109,7 +110,8 @@ fn agent(log: &Log) -> Agent {
         Box::new(Log(log.0.clone())),
     ];
     let assessors = |_: PathId, _: &PathSpec| -> Vec<Box<dyn Assessor + Send>> { vec![Box::<LinkState>::default()] };
-    Agent::of(&paths, &[0, 1], Box::new(assessors), Box::<BySinr>::default(), actuators)
+    let agent = Agent::of(&paths, &[0, 1], Box::new(assessors), Box::<BySinr>::default(), actuators);
+    agent.with_classes(vec![Box::new(BySinr { is_single: true, ..BySinr::default() })])
 }
 
 fn at(ms: u64) -> Instant {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use crosslane_core::agent::{Agent, Input, Output};
 use crosslane_core::allocate::{Allocator, Mode, by_belief::ByBelief};
-use crosslane_core::assess::{Assessor, Belief, Reason};
+use crosslane_core::assess::{Assessor, Belief};
 use crosslane_core::engine::Engine;
 use crosslane_core::parameters::{Table, Value, list};
 use crosslane_core::path::{OnFade, PathId, PathSpec, PathState, Rat, Sample, SampleKind, Signal};
+use crosslane_core::reason::Reason;
 use crosslane_core::strategy::{Entry, Strategy};
 use crosslane_core::time::Instant;
 

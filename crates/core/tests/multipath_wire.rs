@@ -2,9 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use crosslane_core::transfer::MAX_BEGUN;
 use crosslane_core::transfer::multipath::frame::{self, Greeting, Part, Replies, Reply};
 use crosslane_core::transfer::multipath::ranges::Ranges;
-use crosslane_core::transfer::multipath::receiver::{MAX_BEGUN, Receiver, is_safe_name};
+use crosslane_core::transfer::multipath::receiver::{Receiver, is_safe_name};
 use proptest::prelude::*;
 
 proptest! {

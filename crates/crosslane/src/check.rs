@@ -1,7 +1,5 @@
 //! `crosslane check`: validates a scenario or an agent's configuration.
 
-use std::io::Write;
-use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 use std::process::ExitCode;
 use std::{fs, io};
@@ -16,8 +14,8 @@ use toml::de::DeTable;
 
 use crate::agent::config::{self, Config};
 use crate::agent::machine;
-use crate::error::{Error, Result};
-use crate::{controller, output, scenario_file, text_file};
+use crate::error::{Error, Result, with_short_numbers};
+use crate::{controller, durable_file, output, scenario_file, text_file};
 
 /// Seeds whose shadowing must show what the scenario expects.
 const SEEDS: [u64; 5] = [1, 2, 3, 4, 5];
@@ -78,7 +76,9 @@ pub fn run(file: &Path, data: Option<&Path>, fix: bool, json: bool) -> Result<Ex
     if fix {
         rewrite(file)?;
     }
-    let text = scenario_file::text(file)?;
+    let text = text_file::read(file).map_err(|cause| {
+        Error::usage(format!("reading {}", file.display()), cause, "name a scenario or a configuration that exists")
+    })?;
     let kind = Kind::of(&text);
     let checked = match kind {
         Kind::Scenario => check_scenario(file, &text, data),
@@ -103,7 +103,8 @@ fn check_scenario(file: &Path, text: &str, data: Option<&Path>) -> Result<Found>
         });
     let proved = proofs.iter().map(|proof| proof.text.clone());
     let findings = proved.chain(bounds(&scenario)?).chain(cannot).collect();
-    let notes = former_names(&scenario.renamed).chain(warnings(&scenario, &proofs)).collect();
+    let warnings = warnings(&scenario, &proofs).into_iter().map(|note| with_short_numbers(&note));
+    let notes = former_names(&scenario.renamed).chain(warnings).collect();
     let failed: Vec<&str> = proofs.iter().filter(|proof| !proof.ok).map(|proof| proof.text.as_str()).collect();
     let failure = (!failed.is_empty()).then(|| {
         let attempt = format!("proving what {} expects", file.display());
@@ -175,7 +176,7 @@ fn rewrite(file: &Path) -> Result<()> {
     let (renewed, replaced) = renew(&text);
     if !replaced.is_empty() {
         let file = fs::canonicalize(file).map_err(fault)?;
-        replace(&file, renewed.as_bytes()).map_err(|cause| match cause.kind() {
+        durable_file::rewrite(&file, renewed.as_bytes()).map_err(|cause| match cause.kind() {
             io::ErrorKind::AlreadyExists => {
                 let cause = format!("{}.new exists, perhaps of a rewrite that was killed", file.display());
                 Error::usage(&attempt, cause, "look at that file, and remove it")
@@ -185,21 +186,6 @@ fn rewrite(file: &Path) -> Result<()> {
     }
     replaced.iter().for_each(|sentence| eprintln!("crosslane: {}, {sentence}", file.display()));
     Ok(())
-}
-
-/// Replaces a file's contents; a failure at any time leaves the former or the new ones whole.
-fn replace(file: &Path, contents: &[u8]) -> io::Result<()> {
-    let was = fs::metadata(file)?;
-    let mut name = file.as_os_str().to_owned();
-    name.push(".new");
-    let mut new = fs::File::create_new(&name)?;
-    let replaced = new
-        .write_all(contents)
-        .and_then(|()| new.set_permissions(was.permissions()))
-        .and_then(|()| fchown(&new, Some(was.uid()), Some(was.gid())))
-        .and_then(|()| new.sync_all())
-        .and_then(|()| fs::rename(&name, file));
-    replaced.inspect_err(|_| drop(fs::remove_file(&name)))
 }
 
 fn former_names(renamed: &[String]) -> impl Iterator<Item = String> {

@@ -3,6 +3,9 @@
 
 use std::fmt;
 
+/// Maximum length of a number that is written out: a file's size in bytes fits.
+const MAX_DIGITS: usize = 24;
+
 /// A failure that the program prints once, when it exits.
 #[derive(Debug)]
 pub struct Error {
@@ -61,7 +64,7 @@ impl fmt::Display for Error {
         if !self.attempt.is_empty() {
             write!(f, "while {}: ", self.attempt)?;
         }
-        f.write_str(&self.cause)?;
+        f.write_str(&with_short_numbers(&self.cause))?;
         match &self.remedy {
             Some(remedy) => write!(f, "; {remedy}"),
             None => Ok(()),
@@ -70,3 +73,33 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// The text with its very long numbers, as of a value 1e300, in scientific notation.
+pub fn with_short_numbers(text: &str) -> String {
+    let (mut short, mut rest) = (String::new(), text);
+    while let Some((before, from)) = rest.find(|c: char| c.is_ascii_digit()).map(|at| rest.split_at(at)) {
+        let end = from.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(from.len());
+        let (number, after) = from.split_at(end);
+        let is_word = before.ends_with(char::is_alphanumeric) || after.starts_with(char::is_alphanumeric);
+        let value = number.parse::<f64>().ok().filter(|_| number.len() > MAX_DIGITS && !is_word);
+        short.push_str(before);
+        short.push_str(&value.map_or_else(|| number.to_owned(), |value| format!("{value:e}")));
+        rest = after;
+    }
+    short + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_very_long_numbers_are_in_scientific_notation() {
+        let (large, small) = (format!("-{} s", 1e300), format!("[{}]", 2.5e-300));
+        assert_eq!([large, small].map(|text| with_short_numbers(&text)), ["-1e300 s", "[2.5e-300]"]);
+        let digest = "f0000000000000000000000000001 00000000000000000000000001f";
+        for text in ["18446744073709551615", "10.0.0.1:80, 0.1 and 7.", digest, ""] {
+            assert_eq!(with_short_numbers(text), text);
+        }
+    }
+}

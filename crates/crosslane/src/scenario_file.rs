@@ -4,7 +4,7 @@ use crosslane_sim::record::metrics::METRICS;
 use crosslane_sim::scenario::{FileRef, Resolved, Scenario, ScenarioError};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -78,11 +78,17 @@ pub fn name_trees_absolutely(scenario: &mut Scenario, file: &Path, data: Option<
 pub const COPY: &str = "scenario.toml";
 
 /// Makes the folder of a comparison and puts the scenario into it, its `text` and `resolved`. The folder belongs to
-/// this process as long as the lock exists.
+/// this process as long as the lock exists. `recorded` are the folders of its runs that leave
+/// records.
 ///
 /// # Errors
 /// Names the folder and the cause.
-pub fn prepare_folder(folder: &Path, text: &str, resolved: &Resolved) -> Result<Flock<File>> {
+pub fn prepare_folder(
+    folder: &Path,
+    text: &str,
+    resolved: &Resolved,
+    recorded: &BTreeSet<PathBuf>,
+) -> Result<Flock<File>> {
     let attempt = || format!("making {}", folder.display());
     let failed = |cause: io::Error| Error::usage(attempt(), cause, "name a folder that can be written with --out");
     fs::create_dir_all(folder).map_err(failed)?;
@@ -97,13 +103,29 @@ pub fn prepare_folder(folder: &Path, text: &str, resolved: &Resolved) -> Result<
     // Without it, a comparison that is killed leaves no results of another scenario.
     let summary = folder.join("summary.json");
     if summary.exists() {
-        eprintln!("crosslane: {} has the records of an earlier comparison; they are replaced", folder.display());
+        eprintln!(
+            "crosslane: {} has the records of an earlier comparison; those of the same runs are replaced",
+            folder.display()
+        );
         fs::remove_file(summary).map_err(failed)?;
     }
+    warn_of_other_runs(folder, recorded);
     let json = serde_json::to_string_pretty(resolved).map_err(|cause| Error::failure(attempt(), cause))?;
     fs::write(folder.join(COPY), text).map_err(failed)?;
     fs::write(folder.join("scenario.json"), json + "\n").map_err(failed)?;
     Ok(lock)
+}
+
+/// Records of other runs stay: they may be all that is left of long drives.
+fn warn_of_other_runs(folder: &Path, recorded: &BTreeSet<PathBuf>) {
+    let present = fs::read_dir(folder.join("runs")).into_iter().flatten().flatten().map(|entry| entry.path());
+    let others: BTreeSet<PathBuf> = present.filter(|run| run.is_dir() && !recorded.contains(run)).collect();
+    let Some(first) = others.first().map(|first| first.display()) else { return };
+    let which = match others.len() {
+        1 => format!("{first} is the folder of a run"),
+        count => format!("{first} and {} more are folders of runs", count - 1),
+    };
+    eprintln!("crosslane: {which} that this comparison does not record; remove what you do not need");
 }
 
 fn locate(scenario: &Path, reference: &FileRef, data: Option<&Path>) -> Result<PathBuf> {

@@ -263,7 +263,7 @@ fn median_and_range(values: &[f64]) -> String {
 fn figure(value: f64) -> String {
     match value.abs() {
         large if large >= 100.0 => format!("{value:.0}"),
-        middling if middling >= 10.0 => format!("{value:.1}"),
+        middling if middling >= 10.0 => without_trailing_zeros(format!("{value:.1}")),
         middling if middling >= 1.0 => without_trailing_zeros(format!("{value:.2}")),
         small if small > 0.0 && small < 0.1 => {
             without_trailing_zeros(format!("{value:.*}", (1.0 - small.log10().floor()) as usize))
@@ -308,6 +308,12 @@ mod tests {
         }
         let plain = table(&[]);
         assert!(plain.contains("late (> 60 ms) %") && !plain.contains("copies") && !plain.contains("cost"), "{plain}");
+    }
+
+    #[test]
+    fn figures_have_three_digits_and_no_zeros_after_them() {
+        let figures = [1234.5, 17.0, 17.04, 3.0, 3.456, 0.0, 0.25, 0.00912].map(figure);
+        assert_eq!(figures, ["1234", "17", "17", "3", "3.46", "0", "0.25", "0.0091"]);
     }
 
     #[test]

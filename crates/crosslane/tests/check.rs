@@ -45,7 +45,7 @@ fn a_file_with_a_fault_is_read_as_what_it_is_meant_to_be() {
             "listen = \"127.0.0.1:4761\"\nkey = 7\n",
             "configuration f.toml line 2: `key`: invalid type: integer `7`; give",
         ),
-        ("name = \"drive\"\nname = \"drive\"\n", "f.toml, line 2: duplicate key; write it as TOML"),
+        ("name = \"drive\"\nname = \"drive\"\n", "f.toml, line 2: `name` is already in line 1; remove one of the two"),
         ("", "f.toml, line 1: `name` is missing; add it (docs/reference/scenario.md lists the keys)"),
     ];
     let mut complaints = Vec::new();

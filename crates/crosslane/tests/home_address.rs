@@ -114,7 +114,7 @@ fn left(namespace: &Namespace) -> [usize; 3] {
         let is_home = |notice: &&Notice| matches!(notice, Notice::Address(event) if event.address == HOME);
         let mut wiring = Wiring::open().unwrap();
         let routes = wiring.home_routes(Owner::Agent).unwrap().len();
-        [present.iter().filter(is_home).count(), routes, wiring.count_rules(0x4352_5310..=0x4352_5310).unwrap()]
+        [present.iter().filter(is_home).count(), routes, wiring.rules(0x4352_5310..=0x4352_5310).unwrap().len()]
     };
     namespace.enter(count).unwrap()
 }

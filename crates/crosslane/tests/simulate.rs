@@ -204,6 +204,21 @@ fn a_folder_belongs_to_one_comparison_at_a_time() {
 }
 
 #[test]
+fn folders_of_runs_that_a_comparison_does_not_have_are_named_and_stay() {
+    let workdir = workdir();
+    let warning = |arguments: &str| simulate(&workdir, &format!("{arguments} --out out")).stderr;
+    assert_eq!(warning("--strategy kernel,threshold"), "");
+    let replaced = "crosslane: out has the records of an earlier comparison; those of the same runs are replaced\n";
+    assert_eq!(warning("--strategy kernel,threshold"), replaced);
+    let others = warning("--strategy threshold,mine");
+    let remedy = "that this comparison does not record; remove what you do not need\n";
+    assert_eq!(others, format!("{replaced}crosslane: out/runs/kernel-1 is the folder of a run {remedy}"));
+    let others = warning("--strategy mine --records none");
+    assert_eq!(others, format!("{replaced}crosslane: out/runs/kernel-1 and 2 more are folders of runs {remedy}"));
+    assert!(workdir.path().join("out/runs/kernel-1/packets.arrow").exists());
+}
+
+#[test]
 fn a_comparison_that_is_killed_leaves_no_results_of_an_earlier_one() {
     let workdir = workdir();
     let out = workdir.path().join("out");

@@ -29,7 +29,8 @@ struct View(Child, String);
 impl View {
     fn start(folder: &Path) -> View {
         let mut command = Command::new(CROSSLANE);
-        command.args(["view", "run", "--listen", "127.0.0.1:0"]).current_dir(folder).stdout(Stdio::piped());
+        command.args(["view", "run", "--listen", "127.0.0.1:0"]).current_dir(folder);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -139,6 +140,22 @@ fn a_folder_that_is_cut_short_is_one_sentence() {
     expect("summary.json");
     fs::remove_file(run.join("summary.json")).unwrap();
     expect("summary.json");
+}
+
+#[test]
+fn a_run_whose_packets_are_cut_short_is_shown_with_a_warning() {
+    let folder = simulated();
+    let packets = folder.path().join("run/runs/threshold-1/packets.arrow");
+    let whole = fs::read(&packets).unwrap();
+    fs::write(&packets, &whole[..whole.len() / 2]).unwrap();
+    let mut view = View::start(folder.path());
+    assert_eq!(view.json("/api/map?run=1")["paths"], Value::from(vec!["its-g5", "lte"]));
+    kill(Pid::from_raw(view.0.id() as i32), Signal::SIGINT).unwrap();
+    let mut warning = String::new();
+    view.0.stderr.take().unwrap().read_to_string(&mut warning).unwrap();
+    let expected = "crosslane: run/runs/threshold-1/packets.arrow cannot be read, perhaps because its run was killed; the page shows \
+                    the other records\n";
+    assert_eq!(warning, expected);
 }
 
 #[test]

@@ -13,9 +13,9 @@ use super::path::Path;
 use super::{Agent, Output};
 use crate::actuator::Verdict;
 use crate::allocate::{Allocator, PathInput, PathSupply};
-use crate::assess::Reason;
 use crate::demand::Demand;
 use crate::path::{MAX_PATHS, PathId, PathState, PerPath};
+use crate::reason::Reason;
 use crate::time::Instant;
 use crate::wanted::{ConnectionClass, MAX_CLASSES, Wanted};
 

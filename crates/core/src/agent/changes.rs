@@ -3,8 +3,9 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::assess::{Belief, Reason};
+use crate::assess::Belief;
 use crate::path::{MAX_PATHS, PathId, PathState};
+use crate::reason::Reason;
 use crate::time::Instant;
 
 /// Changes kept of each path.

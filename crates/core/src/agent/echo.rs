@@ -4,9 +4,9 @@ use alloc::format;
 
 use super::{Agent, Output};
 use crate::actuator::Event;
-use crate::assess::Reason;
 use crate::echo::Echoes;
 use crate::path::{PathId, PathSpec, Sample, SampleKind};
+use crate::reason::Reason;
 use crate::time::{Duration, Instant};
 
 impl Agent {

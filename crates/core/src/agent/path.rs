@@ -8,8 +8,9 @@ use alloc::vec::Vec;
 use super::Output;
 use super::changes::{Changed, Changes};
 use crate::allocate::{Latest, PathInput, PathSupply};
-use crate::assess::{Assessor, Belief, Reason};
+use crate::assess::{Assessor, Belief};
 use crate::path::{PathId, PathSpec, PathState, Rat};
+use crate::reason::Reason;
 use crate::time::Instant;
 use crate::volume::Volume;
 

@@ -9,11 +9,12 @@ use super::changes::Change;
 use super::path::Path;
 use super::{Agent, Preferred};
 use crate::allocate::Latest;
-use crate::assess::{Belief, Reason};
+use crate::assess::Belief;
 use crate::echo::EchoCounts;
 use crate::mptcp::manager::{ConnectionChange, ConnectionView, PathUse};
 use crate::mptcp::{MeasuredSubflow, Token};
 use crate::path::{PathId, PathState};
+use crate::reason::Reason;
 use crate::time::Instant;
 use crate::volume::Volume;
 

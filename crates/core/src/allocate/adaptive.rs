@@ -23,10 +23,10 @@ use alloc::vec::Vec;
 use super::fullness::{FULL, Fullness};
 use super::one_of_radio::{OneOfRadio, Params};
 use super::{Allocator, Latest, Mode, PathInput, PathSupply, copied, fallback_state};
+use crate::assess::Belief;
 use crate::assess::motion::Handover;
-use crate::assess::{Belief, Reason};
 use crate::path::{Carried, PathState, PerPath};
-use crate::reason::Sentence;
+use crate::reason::{Reason, Sentence};
 use crate::time::{Duration, Instant};
 use crate::wanted::Wanted;
 

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use super::tiers::Tiers;
 use super::{Allocator, Mode, PathInput, PathSupply, select_active};
-use crate::assess::Reason;
 use crate::path::OnFade;
+use crate::reason::Reason;
 use crate::time::Instant;
 use crate::wanted::Wanted;
 

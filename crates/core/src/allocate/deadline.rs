@@ -31,10 +31,11 @@ use hopeless::Hopeless;
 use suspension::Suspensions;
 
 use super::{Allocator, PathInput, PathSupply, select_active};
+use crate::assess::Belief;
 use crate::assess::throughput::History;
-use crate::assess::{Belief, Reason};
 use crate::demand::{Admission, Demand, MAX_OBJECTS, Object};
 use crate::path::{OnFade, PathState};
+use crate::reason::Reason;
 use crate::time::Instant;
 use crate::wanted::Wanted;
 

@@ -13,8 +13,9 @@ use alloc::vec::Vec;
 
 use super::one_of_radio::OneOfRadio;
 use super::{Allocator, PathInput, PathSupply, one_of_radio};
-use crate::assess::{Belief, Reason};
+use crate::assess::Belief;
 use crate::path::PathId;
+use crate::reason::Reason;
 use crate::time::{Duration, Instant};
 use crate::wanted::{Order, Wanted};
 use comparison::{By, Comparison, Verdict, Window};

@@ -8,8 +8,9 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::{Latest, PathInput, PathSupply};
-use crate::assess::{Belief, Reason};
+use crate::assess::Belief;
 use crate::path::Transport;
+use crate::reason::Reason;
 use crate::time::{Duration, Instant};
 
 /// A path without a packet for this time is idle.

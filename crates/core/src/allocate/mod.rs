@@ -9,10 +9,11 @@ use alloc::sync::Arc;
 use core::str::FromStr;
 use serde::{Deserialize, Serialize};
 
+use crate::assess::Belief;
 use crate::assess::throughput::History;
-use crate::assess::{Belief, Reason};
 use crate::demand::{Admission, Demand};
 use crate::path::{Carried, Echo, OnFade, PathState, PerPath, RadioLink, Rat, SampleKind, Signal, Transport};
+use crate::reason::Reason;
 use crate::time::{Duration, Instant};
 use crate::wanted::Wanted;
 use learned::tree::Tree;

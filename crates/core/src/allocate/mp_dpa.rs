@@ -13,9 +13,9 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::{Allocator, PathInput, PathSupply, select_active};
-use crate::assess::Reason;
 use crate::demand::{Demand, Object};
 use crate::path::OnFade;
+use crate::reason::Reason;
 use crate::time::{Duration, Instant};
 use crate::wanted::Wanted;
 

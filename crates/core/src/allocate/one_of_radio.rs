@@ -18,8 +18,9 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::{Allocator, Mode, PathInput, PathSupply, copied, fallback_state, select_active, tiers::Tiers};
-use crate::assess::{Belief, Reason};
+use crate::assess::Belief;
 use crate::path::{OnFade, PathState, PerPath};
+use crate::reason::Reason;
 use crate::time::{Duration, Instant};
 use crate::wanted::Wanted;
 use track::Track;

@@ -13,8 +13,9 @@ use alloc::vec::Vec;
 use super::fullness::{FULL, Fullness};
 use super::least_delay::LeastDelay;
 use super::{Mode, PathInput, PathSupply};
-use crate::assess::{Belief, Reason};
+use crate::assess::Belief;
 use crate::path::PathState;
+use crate::reason::Reason;
 use crate::time::{Duration, Instant};
 
 /// First hold time: a sender that pauses for less has not less data.

@@ -6,8 +6,9 @@
 
 use alloc::format;
 
-use super::{Assessor, Belief, Reason};
+use super::{Assessor, Belief};
 use crate::path::{Sample, SampleKind};
+use crate::reason::Reason;
 use crate::time::Instant;
 
 /// The assessor of one path.

@@ -6,7 +6,7 @@ use alloc::collections::VecDeque;
 use core::net::SocketAddr;
 
 use crate::path::Sample;
-pub use crate::reason::Reason;
+use crate::reason::Reason;
 use crate::time::{Duration, Instant};
 
 pub mod answers;

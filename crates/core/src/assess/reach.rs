@@ -5,8 +5,9 @@
 
 use alloc::format;
 
-use super::{Assessor, Belief, Reason};
+use super::{Assessor, Belief};
 use crate::path::{Sample, SampleKind};
+use crate::reason::Reason;
 use crate::time::{Duration, Instant};
 
 /// The assessor of one path. A path without roadside units is good while its interface

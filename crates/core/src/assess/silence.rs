@@ -15,9 +15,9 @@ use core::net::IpAddr;
 
 use super::answers::{Answers, CROWD};
 use super::stalls::{Stalls, Verdict};
-use super::{Alarm, AlarmKind, Assessor, Belief, Finding, Reason, push_recent};
+use super::{Alarm, AlarmKind, Assessor, Belief, Finding, push_recent};
 use crate::path::{Break, Counters, Sample, SampleKind, Transport};
-use crate::reason::{Sentence, Words};
+use crate::reason::{Reason, Sentence, Words};
 use crate::time::{Duration, Instant};
 
 crate::parameters! {

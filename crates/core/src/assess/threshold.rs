@@ -14,8 +14,9 @@
 
 use alloc::format;
 
-use super::{Assessor, Belief, Reason};
+use super::{Assessor, Belief};
 use crate::path::{Sample, SampleKind};
+use crate::reason::Reason;
 use crate::time::{Duration, Instant};
 
 crate::parameters! {

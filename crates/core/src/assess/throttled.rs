@@ -17,8 +17,9 @@
 use alloc::format;
 use alloc::string::String;
 
-use super::{Assessor, Belief, Reason};
+use super::{Assessor, Belief};
 use crate::path::{Carried, Rat, Sample, SampleKind};
+use crate::reason::Reason;
 use crate::time::{Duration, Instant};
 
 /// Throttled: below this part of what the path carried within the last [`MEMORY`].

@@ -15,9 +15,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::agent::MAX_PATHS;
-use crate::assess::{Belief, Reason};
+use crate::assess::Belief;
 use crate::engine::Engine;
 use crate::path::Position;
+use crate::reason::Reason;
 use crate::time::{Duration, Instant};
 use proof::{ANSWER_TIMEOUT, Proof};
 use unit::Evidence;

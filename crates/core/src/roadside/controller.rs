@@ -11,9 +11,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-use crate::assess::Reason;
 use crate::engine::Engine;
 use crate::path::Position;
+use crate::reason::Reason;
 use crate::time::{Duration, Instant};
 
 use super::messages::{Announcement, MAX_UNITS, MAX_VEHICLES, Report};

@@ -9,10 +9,15 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::time::Instant;
+
 pub mod frame;
 pub mod multipath;
 pub mod receiver;
 pub mod sender;
+
+/// Maximum number of objects that are begun and neither ended nor abandoned.
+pub const MAX_BEGUN: usize = 1024;
 
 /// Handling of an object past its deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -48,4 +53,9 @@ impl Abandoned {
             Abandoned::Refused => "the receiver rejected it",
         }
     }
+}
+
+/// The deadline in an order of objects: those without one come last.
+fn due(deadline: Option<Instant>) -> Instant {
+    deadline.unwrap_or(Instant::from_nanos(u64::MAX))
 }

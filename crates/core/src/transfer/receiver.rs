@@ -4,11 +4,8 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 
-use super::Abandoned;
 use super::frame::{self, ABANDON_BYTES, DATA_BYTES, DIGEST_BYTES, END_BYTES, Fault, OFFER_BYTES, Partial};
-
-/// Maximum number of objects that are begun and neither ended nor abandoned.
-pub const MAX_BEGUN: usize = 1024;
+use super::{Abandoned, MAX_BEGUN};
 
 /// An event of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::frame::{ABANDON_BYTES, DATA_BYTES, END_BYTES, MAX_NAME_BYTES, OFFER_BYTES};
-use super::receiver::MAX_BEGUN;
-use super::{Abandoned, Late};
+use super::{Abandoned, Late, MAX_BEGUN, due};
 use crate::demand;
 use crate::time::Instant;
 
@@ -257,11 +256,6 @@ impl Sender {
             _ => self.open[index].state = State::Abandoned(why),
         }
     }
-}
-
-/// Objects without a deadline come last.
-fn due(deadline: Option<Instant>) -> Instant {
-    deadline.unwrap_or(Instant::from_nanos(u64::MAX))
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use std::time::Duration;
 use crosslane_core::agent::{Input, Preferred};
 use crosslane_core::allocate::Mode;
 use crosslane_core::allocate::learned::tree::Tree;
-use crosslane_core::assess::{Belief, Reason};
+use crosslane_core::assess::Belief;
+use crosslane_core::reason::Reason;
 
 use super::config::Config;
 use super::config::reload::VEHICLES;

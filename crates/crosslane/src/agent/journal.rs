@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crosslane_core::agent::Output;
-use crosslane_core::assess::Reason;
 use crosslane_core::path::PathId;
+use crosslane_core::reason::Reason;
 use crosslane_core::roadside::messages::VehicleEntry;
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::Mode;

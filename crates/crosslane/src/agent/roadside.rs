@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crosslane_core::agent::Input;
-use crosslane_core::assess::{Belief, Reason};
+use crosslane_core::assess::Belief;
 use crosslane_core::path::{PathId, PathSpec, Rat, Signal, Transport, UNITS_RADIO};
+use crosslane_core::reason::Reason;
 use crosslane_core::roadside::connection_manager::{self, Params, Unit};
 use crosslane_core::roadside::messages::{Announcement, Role};
 use crosslane_core::roadside::unit_paths::UnitPaths;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use chrono::NaiveDate;
 use crosslane_core::agent::Input;
-use crosslane_core::assess::Reason;
 use crosslane_core::path::PathId;
+use crosslane_core::reason::Reason;
 use crosslane_core::time::Instant;
 use crosslane_core::volume::Volume;
 

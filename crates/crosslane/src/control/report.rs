@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crosslane_core::allocate::Mode;
-use crosslane_core::assess;
+use crosslane_core::reason::Reason;
 use serde::{Deserialize, Serialize};
 
 use super::status::{Status, UnitStatus};
@@ -185,8 +185,8 @@ pub struct ReasonReport {
     pub inputs: BTreeMap<String, Option<f64>>,
 }
 
-impl From<&assess::Reason> for ReasonReport {
-    fn from(reason: &assess::Reason) -> ReasonReport {
+impl From<&Reason> for ReasonReport {
+    fn from(reason: &Reason) -> ReasonReport {
         let inputs = reason.inputs.iter().map(|(name, value)| ((*name).into(), Some(*value))).collect();
         ReasonReport { rule: reason.rule.into(), text: reason.text(), inputs }
     }

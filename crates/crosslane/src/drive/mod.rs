@@ -90,7 +90,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         interrupt::listen()?
     };
     let resolved = scenario.resolved(&comparison.strategy, &comparison.seed.0);
-    let _lock = scenario_file::prepare_folder(&folder, &text, &resolved)?;
+    let recorded = plans.iter().map(|plan| plan.folder.clone()).collect();
+    let _lock = scenario_file::prepare_folder(&folder, &text, &resolved, &recorded)?;
     versions::write(&folder, &bases)?;
     let jobs = if scenario.parallel { options.jobs.map(usize::from) } else { Some(1) };
     let planned = plans.len();

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use crosslane_core::assess::Reason;
 use crosslane_core::engine::Engine;
 use crosslane_core::mptcp::AddressId;
 use crosslane_core::path::PathId;
+use crosslane_core::reason::Reason;
 use crosslane_core::roadside::connection_manager::{Cam, ConnectionManager, Input, Output, Params, Station};
 use crosslane_core::time::Instant;
 use crosslane_sim::scenario::{Base, Mode, Scenario, Strategy};

@@ -294,15 +294,11 @@ impl Wiring {
         Ok(count)
     }
 
-    /// Number of rules whose table is one of these.
+    /// The rules whose table is one of these.
     ///
     /// # Errors
     /// The kernel rejects it.
-    pub fn count_rules(&mut self, tables: RangeInclusive<u32>) -> Result<usize> {
-        self.rules(tables).map(|rules| rules.len())
-    }
-
-    fn rules(&mut self, tables: RangeInclusive<u32>) -> Result<Vec<RuleMessage>> {
+    pub fn rules(&mut self, tables: RangeInclusive<u32>) -> Result<Vec<RuleMessage>> {
         let mut query = RuleMessage::default();
         query.header.family = AddressFamily::Inet;
         let of_table = |message| match message {

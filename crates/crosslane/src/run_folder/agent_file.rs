@@ -110,7 +110,7 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use crosslane_core::agent::Output;
-    use crosslane_core::assess::Reason;
+    use crosslane_core::reason::Reason;
     use serde_json::json;
 
     use super::super::events;

@@ -6,9 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use crosslane_core::actuator::{self, EndpointCommand};
 use crosslane_core::agent::Output;
-use crosslane_core::assess::Reason;
 use crosslane_core::mptcp::{Command, Event, Subflow, Token};
 use crosslane_core::path::PathId;
+use crosslane_core::reason::Reason;
 use crosslane_core::time::Instant;
 use crosslane_core::wanted::Order;
 use crosslane_sim::simulation::{Side, SlotChange};

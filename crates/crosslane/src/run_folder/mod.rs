@@ -2,6 +2,7 @@
 //! metrics of both engines.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -56,6 +57,8 @@ pub fn write(folder: &Path, names: &[String], mut records: Records) -> Result<()
     write_table(&file("links.arrow"), names, &records.links, tables::links)?;
     write_table(&file("tcp_info.arrow"), names, &records.tcp_info, tables::tcp_info)?;
     write_table(&file("messages.arrow"), names, &records.messages, tables::messages)?;
+    // An earlier run of the simulator in this folder has left some.
+    let _ = fs::remove_file(file("windows.arrow"));
     if !records.windows.is_empty() {
         write_table(&file("windows.arrow"), names, &records.windows, tables::windows)?;
     }
@@ -83,4 +86,17 @@ pub fn measure(
     let mut found = metrics(records, sums, &Context { objects, ..Context::of(scenario, names) });
     found.insert("messages.skipped".into(), skipped as f64);
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_without_windows_leaves_none_of_an_earlier_run() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("windows.arrow"), "of an earlier run").unwrap();
+        write(folder.path(), &[], Records::default()).unwrap();
+        assert!(!folder.path().join("windows.arrow").exists() && folder.path().join("packets.arrow").exists());
+    }
 }

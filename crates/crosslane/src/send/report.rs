@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::output;
 use crate::transfer::files::{Ending, Sent, Upload};
 use crate::transfer::multipath::sending::Path;
-use crate::transfer::sending::News;
+use crate::transfer::source::News;
 
 /// Time before the progress bar is shown.
 const SHOW_AFTER: Duration = Duration::from_secs(2);

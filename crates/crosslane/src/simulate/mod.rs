@@ -73,11 +73,12 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     try_strategies(&scenario, &entries)?;
     let folder = comparison.folder(&scenario);
     let resolved = scenario.resolved(&comparison.strategy, &comparison.seed.0);
-    let _lock = scenario_file::prepare_folder(&folder, &text, &resolved)?;
+    let kept = options.records.unwrap_or(if entries.len() <= MAX_RECORDED { Kept::All } else { Kept::None });
+    let recorded = entries.iter().filter(|_| kept != Kept::None).map(|entry| folder.join(entry.folder())).collect();
+    let _lock = scenario_file::prepare_folder(&folder, &text, &resolved, &recorded)?;
     // Without facts of the machine, since the records do not depend on it.
     let versions = json!({ "crosslane": env!("CARGO_PKG_VERSION"), "engine": "simulator" });
     output::write(&folder.join("versions.json"), format!("{versions:#}\n"))?;
-    let kept = options.records.unwrap_or(if entries.len() <= MAX_RECORDED { Kept::All } else { Kept::None });
     let threads = options.jobs.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
     let planned = entries.len();
     let work = Work { scenario: &scenario, folder: kept.detail().map(|detail| (folder.as_path(), detail)), threads };

@@ -13,7 +13,7 @@ use crosslane_core::transfer::Abandoned;
 use crosslane_core::transfer::frame::Outcome;
 
 use super::printable;
-use super::sending::{Content, News, Object, Source};
+use super::source::{Content, News, Object, Source};
 
 /// A file to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]

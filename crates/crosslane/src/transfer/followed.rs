@@ -15,7 +15,7 @@ use crosslane_core::transfer::frame::Outcome;
 use crosslane_core::transfer::multipath::frame::Part;
 
 use super::files::{Ending, FileContent, Sent, Upload};
-use super::sending::{Content, News, Object, Source};
+use super::source::{Content, News, Object, Source};
 use crate::clock::Clock;
 
 /// Interval at which it is looked for new bytes.

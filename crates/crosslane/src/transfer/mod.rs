@@ -4,7 +4,7 @@
 //! [`sending`] and [`receiving`] are the same over one MPTCP connection, for the
 //! drives that compare MPTCP's strategies.
 //!
-//! A [`Source`](sending::Source) supplies objects as they are generated and
+//! A [`Source`](source::Source) supplies objects as they are generated and
 //! receives their results; a [`Sink`](receiving::Sink) accepts them at the
 //! receiver. The commands use [`files::Files`] and [`folder::Folder`].
 //!
@@ -56,6 +56,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use socket2::Socket;
@@ -68,6 +69,7 @@ pub mod followed;
 pub mod multipath;
 pub mod receiving;
 pub mod sending;
+pub mod source;
 
 /// Default port of a receiver: it needs no privilege and is below the kernel's
 /// ephemeral ports (32768 and above).
@@ -130,6 +132,11 @@ pub enum TransferError {
         /// The receiver's message: reason and remedy.
         text: String,
     },
+}
+
+/// The result of a transfer: an error after `stop` was set is no fault.
+fn unless_stopped(result: Result<(), TransferError>, stop: &AtomicBool) -> Result<(), TransferError> {
+    if stop.load(Ordering::Relaxed) { Ok(()) } else { result }
 }
 
 /// Text of an unauthenticated peer, which must not control the terminal.

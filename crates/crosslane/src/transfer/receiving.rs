@@ -1,7 +1,7 @@
 //! The receiver of a transfer over one MPTCP connection.
 
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind, Read, Write as _};
+use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,8 +16,8 @@ use nix::poll::{PollFd, PollFlags};
 use sha2::{Digest, Sha256};
 use socket2::Socket;
 
-use super::TransferError;
 use super::connection::{self, POLL_INTERVAL};
+use super::{TransferError, unless_stopped};
 use crate::clock::Clock;
 
 /// Timeout for the sender's preface.
@@ -30,9 +30,9 @@ pub const STALL_TIMEOUT: Duration = Duration::from_secs(600);
 /// Timeout without a further object (`send --every`).
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Bytes read at a time.
-const READ_BYTES: usize = 256 * 1024;
-/// Bytes of unsent receipts beyond which nothing more is read from the sender.
-const MAX_UNSENT: usize = 64 * 1024;
+pub(super) const READ_BYTES: usize = 256 * 1024;
+/// Bytes of unsent replies beyond which nothing more is read from a connection.
+pub(super) const MAX_UNSENT: usize = 64 * 1024;
 
 /// An object that begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,12 +111,26 @@ pub enum Incomplete {
 pub fn receive(socket: &Socket, sink: &mut dyn Sink, clock: Clock, stop: &AtomicBool) -> Result<(), TransferError> {
     let (engine, incoming, unsent) = (Receiver::default(), BTreeMap::new(), frame::PREFACE.to_vec());
     let mut receiving = Receiving { socket, sink, clock, engine, incoming, unsent, offered: false, last: clock.now() };
-    // An error after `stop` was set is no fault.
-    let result = receiving.run(stop).or_else(|fault| if stop.load(Ordering::Relaxed) { Ok(()) } else { Err(fault) });
+    let result = receiving.run(stop);
     for (number, _) in std::mem::take(&mut receiving.incoming) {
         receiving.sink.incomplete(number, Incomplete::Ended);
     }
-    result
+    unless_stopped(result, stop)
+}
+
+/// How long a sender may be silent, since when, and the remedy: `start` is when the transfer began, `last` when bytes
+/// were received last.
+pub(super) fn timeout(
+    start: Instant,
+    last: Instant,
+    is_offered: bool,
+    is_between_objects: bool,
+) -> (Instant, Duration, &'static str) {
+    match (is_offered, is_between_objects) {
+        (false, _) => (start, OFFER_TIMEOUT, "check what else connects to this port"),
+        (true, true) => (last, IDLE_TIMEOUT, "the sender may connect again"),
+        (true, false) => (last, STALL_TIMEOUT, "the sender may send the rest again"),
+    }
 }
 
 struct Receiving<'a> {
@@ -153,15 +167,15 @@ impl Receiving<'_> {
                 continue;
             }
             self.check_timeouts(start)?;
-            match (&*self.socket).read(&mut buffer) {
-                Ok(0) if self.engine.is_between_objects() => return Ok(()),
-                Ok(0) => return Err(broken(ErrorKind::UnexpectedEof.into())),
-                Ok(count) => self.take(&buffer[..count])?,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            match connection::read_some(self.socket, &mut buffer) {
+                Ok(Some(bytes)) => self.take(bytes)?,
+                Ok(None) => {
                     let unsent = if self.unsent.is_empty() { PollFlags::empty() } else { PollFlags::POLLOUT };
                     self.wait(PollFlags::POLLIN | unsent)?;
                 }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof && self.engine.is_between_objects() => {
+                    return Ok(());
+                }
                 Err(error) => return Err(broken(error)),
             }
         }
@@ -170,15 +184,10 @@ impl Receiving<'_> {
 
     /// Fails if the sender has been silent for too long.
     fn check_timeouts(&self, start: Instant) -> Result<(), TransferError> {
-        let (since, limit, remedy) = if !self.engine.is_greeted() {
-            (start, PREFACE_TIMEOUT, "check what else connects to this port")
-        } else if !self.offered {
-            (start, OFFER_TIMEOUT, "check what else connects to this port")
-        } else if self.engine.is_between_objects() {
-            (self.last, IDLE_TIMEOUT, "the sender may connect again")
-        } else {
-            (self.last, STALL_TIMEOUT, "the sender may send the rest again")
-        };
+        let (since, mut limit, remedy) = timeout(start, self.last, self.offered, self.engine.is_between_objects());
+        if !self.engine.is_greeted() {
+            limit = PREFACE_TIMEOUT;
+        }
         if self.clock.now().since(since) < limit {
             return Ok(());
         }
@@ -257,11 +266,9 @@ impl Receiving<'_> {
 
     fn flush(&mut self) -> Result<(), TransferError> {
         while !self.unsent.is_empty() {
-            match (&*self.socket).write(&self.unsent) {
-                Ok(count) => drop(self.unsent.drain(..count)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(broken(error)),
+            match connection::write_some(self.socket, &self.unsent).map_err(broken)? {
+                0 => return Ok(()),
+                count => drop(self.unsent.drain(..count)),
             }
         }
         Ok(())
@@ -273,7 +280,7 @@ impl Receiving<'_> {
     }
 }
 
-fn broken(cause: io::Error) -> TransferError {
+pub(super) fn broken(cause: io::Error) -> TransferError {
     let remedy = "complete files are stored; the sender may send the rest again";
     TransferError::Connection { attempt: "receiving".into(), cause, remedy }
 }

@@ -1,115 +1,33 @@
 //! The sender of a transfer over one MPTCP connection.
 
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind, Read, Write as _};
+use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crosslane_core::assess::Belief;
-use crosslane_core::demand::Admission;
 use crosslane_core::time::Instant;
-use crosslane_core::transfer::frame::{self, Outcome, Receipt, Receipts};
-use crosslane_core::transfer::multipath::frame::Part;
-use crosslane_core::transfer::multipath::sender::{Carried, Decision};
+use crosslane_core::transfer::frame::{self, Outcome, Receipts};
 use crosslane_core::transfer::sender::{Sender, Write};
 use crosslane_core::transfer::{Abandoned, Late};
 use nix::poll::{PollFd, PollFlags};
 use sha2::{Digest, Sha256};
 use socket2::Socket;
 
-use super::{PREFACE_TIMEOUT, TransferError, connection, outstanding_bytes, printable};
+use super::source::{News, Object, POLL_INTERVAL, Source, nap};
+use super::{PREFACE_TIMEOUT, TransferError, connection, outstanding_bytes, printable, unless_stopped};
 use crate::clock::Clock;
 use crate::control::client::Agent;
 use crate::control::protocol::Reply;
 
-/// Interval at which acknowledgements are polled and reported.
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// Longest wait before `stop` is checked again.
-const IDLE_INTERVAL: Duration = Duration::from_millis(50);
 /// Longest wait for the agent's first limit of unacknowledged bytes, which it
 /// sends within about a millisecond of the first demand.
 const LIMIT_TIMEOUT: Duration = Duration::from_millis(50);
 /// Longest wait for a receipt that no longer matters.
 const RECEIPT_TIMEOUT: Duration = Duration::from_secs(3);
 
-const SEND_AGAIN: &str = "check that the receiver runs and a path to it is up, and send again";
-const NO_RECEIVER: &str = "check that `crosslane receive` listens there and has room for another sender";
-
-/// An object to be sent.
-pub struct Object {
-    /// Its name at the receiver.
-    pub name: String,
-    /// When it was generated.
-    pub start: Instant,
-    /// Its deadline.
-    pub deadline: Option<Instant>,
-    /// Its bytes.
-    pub content: Box<dyn Content>,
-    /// Its place in a file that grows; `None`: it is a whole file.
-    pub part: Option<Part>,
-    /// Whether it is dropped rather than sent late, over a connection for each path.
-    pub is_droppable: bool,
-}
-
-/// The bytes of an object.
-pub trait Content {
-    /// Their number.
-    fn size_bytes(&self) -> u64;
-
-    /// When they were last modified, in ns since 1970; 0: not known, so they are not resumed.
-    fn modified_ns(&self) -> u64 {
-        0
-    }
-
-    /// Fills `buffer` with the bytes from this offset on.
-    ///
-    /// # Errors
-    /// Why they cannot be read.
-    fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), Abandoned>;
-}
-
-/// A source of objects, which receives their results.
-pub trait Source {
-    /// When the next object is generated; `None`: there are no more.
-    fn next_due(&self) -> Option<Instant>;
-
-    /// The next object.
-    fn take(&mut self) -> Option<Object>;
-
-    /// Called with each event of an object or of the agent.
-    fn on_news(&mut self, now: Instant, news: News);
-}
-
-/// An event that a source receives.
-#[derive(Clone, Debug, PartialEq)]
-pub enum News {
-    /// The number of the object taken last.
-    Numbered(u32),
-    /// Bytes of an open object that have arrived; reported for as many objects as
-    /// a demand has.
-    Acknowledged(u32, u64),
-    /// Bytes of this object that the receiver had already.
-    Resumed(u32, u64),
-    /// The last byte of this object was written to a connection.
-    Written(u32),
-    /// This object is abandoned.
-    Abandoned(u32, Abandoned),
-    /// A receipt from the receiver.
-    Receipt(Receipt),
-    /// A prediction for the deadline of an object.
-    Admission(Admission),
-    /// A path carries from now on, or no more, with its place in the preference.
-    Decision(Decision),
-    /// The connection of a path broke, or could not be opened, for this reason.
-    Down(usize, String),
-    /// An agent believes something else of a path, and doubts it or did.
-    Belief(usize, Belief),
-    /// The connection of a path stands again.
-    Up(usize),
-    /// What a path has carried, at the end of the transfer.
-    Carried(usize, Carried),
-}
+pub(super) const SEND_AGAIN: &str = "check that the receiver runs and a path to it is up, and send again";
+pub(super) const NO_RECEIVER: &str = "check that `crosslane receive` listens there and has room for another sender";
 
 /// Sends the source's objects until there are no more and the receiver has
 /// confirmed each, or `stop` is set. Objects with a deadline are reported to
@@ -147,8 +65,7 @@ pub fn send(
         first_demand: None,
         has_limit: false,
     };
-    // An error after `stop` was set is no fault.
-    sending.run(stop).or_else(|fault| if stop.load(Ordering::Relaxed) { Ok(()) } else { Err(fault) })
+    unless_stopped(sending.run(stop), stop)
 }
 
 struct Sending<'a> {
@@ -224,8 +141,9 @@ impl Sending<'_> {
 
     /// Takes objects that have been generated.
     fn begin(&mut self, now: Instant) {
-        while !self.engine.is_full() && self.source.next_due().is_some_and(|due| due <= now) {
-            let Some(object) = self.source.take() else { return };
+        while !self.engine.is_full()
+            && let Some(object) = self.source.take_due(now)
+        {
             let size = object.content.size_bytes();
             let Some(number) = self.engine.submit(&object.name, size, object.start, object.deadline) else { return };
             self.outgoing.insert(number, Outgoing { object, digest: Sha256::new() });
@@ -268,10 +186,9 @@ impl Sending<'_> {
     fn write(&mut self, now: Instant) -> Result<bool, TransferError> {
         loop {
             while self.taken < self.buffer.len() {
-                match (&*self.socket).write(&self.buffer[self.taken..]) {
+                match connection::write_some(self.socket, &self.buffer[self.taken..]) {
+                    Ok(0) => return Ok(true),
                     Ok(count) => self.taken += count,
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
-                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(error) => {
                         // A receipt that the peer sent before it closed explains more.
                         self.read(now)?;
@@ -324,9 +241,8 @@ impl Sending<'_> {
             return Err(Abandoned::Unreadable);
         };
         if offset == 0 {
-            let deadline_ms = object.deadline.map_or(0, |deadline| deadline.since(object.start).as_millis());
-            let deadline_ms = u32::try_from(deadline_ms).unwrap_or(u32::MAX);
-            frame::offer(&mut self.buffer, number, object.content.size_bytes(), deadline_ms, &object.name);
+            let size_bytes = object.content.size_bytes();
+            frame::offer(&mut self.buffer, number, size_bytes, object.deadline_ms(), &object.name);
         }
         frame::data(&mut self.buffer, number, length);
         let head = self.buffer.len();
@@ -344,11 +260,10 @@ impl Sending<'_> {
     fn read(&mut self, now: Instant) -> Result<bool, TransferError> {
         let mut buffer = [0; 4096];
         loop {
-            let mut bytes = match (&*self.socket).read(&mut buffer) {
-                Ok(0) => return Ok(false),
-                Ok(count) => &buffer[..count],
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            let mut bytes = match connection::read_some(self.socket, &mut buffer) {
+                Ok(Some(bytes)) => bytes,
+                Ok(None) => return Ok(true),
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(false),
                 Err(error) => return Err(self.broken(error)),
             };
             let fault = |cause| TransferError::Stream { attempt: "reading receipts", cause };
@@ -390,9 +305,7 @@ impl Sending<'_> {
         let events = if blocked { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN };
         let mut waited_for = vec![PollFd::new(self.socket.as_fd(), events)];
         waited_for.extend(self.agent.as_ref().map(|agent| PollFd::new(agent.as_fd(), PollFlags::POLLIN)));
-        let due = self.source.next_due().map_or(IDLE_INTERVAL, |due| due.since(self.clock.now()));
-        let interval = if self.engine.is_idle() { IDLE_INTERVAL } else { POLL_INTERVAL };
-        let nap = interval.min(due).max(Duration::from_millis(1));
+        let nap = nap(self.source, self.clock.now(), self.engine.is_idle());
         connection::wait(&mut waited_for, nap).map(drop).map_err(|cause| self.broken(cause))
     }
 }

@@ -104,7 +104,7 @@ impl PathSocket {
     /// if its buffer is full.
     ///
     /// # Errors
-    /// `WouldBlock` if the buffer was full before the first; [`is_too_big`] if
+    /// `WouldBlock` if the buffer was full before the first; `EMSGSIZE` if
     /// they exceed the interface's MTU; `InvalidInput` beyond the limits; the
     /// kernel's otherwise.
     pub fn send(
@@ -233,11 +233,6 @@ impl AsFd for PathSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
-}
-
-/// Whether a datagram was longer than the interface carries.
-pub fn is_too_big(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(libc::EMSGSIZE)
 }
 
 /// Beyond the system's limits if privileged, otherwise up to them.

@@ -8,8 +8,9 @@
 use crosslane_core::actuator::Actuator;
 use crosslane_core::agent::Agent;
 use crosslane_core::allocate::by_belief::ByBelief;
-use crosslane_core::assess::{Assessor, Belief, Reason};
+use crosslane_core::assess::{Assessor, Belief};
 use crosslane_core::path::{PathId, PathSpec, Sample};
+use crosslane_core::reason::Reason;
 use crosslane_core::time::{Duration, Instant};
 
 use crate::scenario::{Mode, OracleParams as Params, Scenario};

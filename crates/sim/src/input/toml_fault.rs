@@ -1,7 +1,14 @@
 //! Faults that the TOML reader finds in a file of the user, in words for the user.
 
+use std::ops::Range;
+
 use strsim::levenshtein;
 use toml::de::DeTable;
+
+/// The message of the TOML reader about a key or table that is there already.
+const DUPLICATE: &str = "duplicate key";
+/// Maximum number of places at which the first one is sought: each is a reading of the file.
+const MAX_TRIED: usize = 100;
 
 /// A fault, its line and the remedy.
 pub struct TomlFault {
@@ -17,7 +24,16 @@ impl TomlFault {
     /// From an error of the reader of `text`, whose keys the page `reference` lists.
     pub fn of(text: &str, error: &toml::de::Error, reference: &str) -> TomlFault {
         let (mut what, mut remedy) = in_our_words(error.message(), reference);
-        let start = error.span().map(|span| span.start);
+        let span = error.span();
+        let start = span.as_ref().map(|span| span.start);
+        let line = start.map(|start| line_at(text, start));
+        let found = span.and_then(|span| match error.message() {
+            DUPLICATE => duplicate(text, span),
+            message => brackets(text.get(span.start..)?, message),
+        });
+        if let Some((what, remedy)) = found {
+            return TomlFault { line, what, remedy };
+        }
         let key = start.and_then(|start| key_before(text, start));
         if let Some(key) = key.filter(|key| !what.trim_start_matches('`').starts_with(key)) {
             what = format!("`{key}`: {what}");
@@ -25,7 +41,7 @@ impl TomlFault {
         if DeTable::parse(text).is_err() {
             remedy = "write it as TOML (https://toml.io)".into();
         }
-        TomlFault { line: start.map(|start| line_at(text, start)), what, remedy }
+        TomlFault { line, what, remedy }
     }
 }
 
@@ -33,6 +49,43 @@ impl TomlFault {
 pub fn line_at(text: &str, offset: usize) -> usize {
     let before = text.as_bytes().iter().take(offset);
     1 + before.filter(|&&byte| byte == b'\n').count()
+}
+
+/// What is wrong with a key or table that is there already, which stands at `span`.
+fn duplicate(text: &str, span: Range<usize>) -> Option<(String, String)> {
+    let (before, key) = (text.get(..span.start)?, text.get(span.clone())?);
+    let begun = before.rsplit('\n').next()?.trim_start();
+    let is_header = begun.starts_with('[') && !begun.contains(['=', '{']);
+    // It is a duplicate of the one without which it is none.
+    let is_first = |at: &usize| {
+        let without = [&text[..*at], &"Z".repeat(key.len()), &text[at + key.len()..]].concat();
+        let fault = DeTable::parse(&without).err().and_then(|error| error.span());
+        fault.is_none_or(|fault| fault.start > span.start)
+    };
+    let first = before.rmatch_indices(key).map(|(at, _)| at).take(MAX_TRIED).find(is_first);
+    let first = first.map_or("above".into(), |at| format!("in line {}", line_at(text, at)));
+    if is_header {
+        let name = format!("{}{key}", begun.trim_start_matches('['));
+        let remedy = format!("join the two, or write `[[{name}]]` above each if there may be several");
+        return Some((format!("`[{name}]` is already {first}"), remedy));
+    }
+    let is_header = |line: &&str| line.starts_with('[') && DeTable::parse(line).is_ok();
+    let header = before.lines().rev().map(str::trim).find(is_header).and_then(|line| line.split('#').next());
+    let table = header.map_or(String::new(), |header| format!(" of `{}`", header.trim_end()));
+    Some((format!("`{key}`{table} is already {first}"), "remove one of the two".into()))
+}
+
+/// What is wrong with the brackets of the header with which `text` begins.
+fn brackets(text: &str, message: &str) -> Option<(String, String)> {
+    let is_list = text.starts_with("[[");
+    let name = text.trim_start_matches('[').split(']').next().filter(|_| text.starts_with('['))?;
+    if is_list && message.starts_with("invalid type") {
+        Some((format!("there is one `{name}`, and `[[{name}]]` begins a list"), format!("write `[{name}]`")))
+    } else if !is_list && message.starts_with("invalid type: map, expected a sequence") {
+        Some((format!("there may be several `{name}`, and `[{name}]` is one table"), format!("write `[[{name}]]`")))
+    } else {
+        None
+    }
 }
 
 /// The key whose value begins at `offset`.
@@ -67,9 +120,14 @@ pub(crate) fn in_our_words(message: &str, reference: &str) -> (String, String) {
                 "u16" => "a whole number, 0 to 65535",
                 "f64" => "a number",
                 "a sequence" => "a list in brackets",
+                "an array of length 2" => "a list of two",
+                other if other.starts_with("struct ") => "a table, as { key = value }",
                 other => other,
             };
-            (what.into(), format!("give {expected}"))
+            (
+                what.replace("type: map", "type: table").replace("type: sequence", "type: list"),
+                format!("give {expected}"),
+            )
         }
         _ => (message, format!("see {reference} for the keys")),
     }
@@ -86,5 +144,84 @@ pub fn did_you_mean<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Str
         }
         Some(_) => format!("choose from `{}`", known.join("`, `")),
         None => "leave it out: there is nothing to choose from".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[allow(dead_code)]
+    struct File {
+        vehicle: Option<Vehicle>,
+        path: Option<Vec<Path>>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[allow(dead_code)]
+    struct Vehicle {
+        at_m: [f64; 2],
+        of: Option<Path>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[allow(dead_code)]
+    struct Path {
+        name: Option<String>,
+        cost: Option<f64>,
+    }
+
+    fn sentence(text: &str) -> String {
+        let TomlFault { line, what, remedy } =
+            TomlFault::of(text, &toml::from_str::<File>(text).unwrap_err(), "the page");
+        format!("{}: {what}; {remedy}", line.unwrap_or(0))
+    }
+
+    #[test]
+    fn a_duplicate_is_named_with_its_table_and_both_lines() {
+        let twice = "remove one of the two";
+        for (text, expected) in [
+            ("a = 1\nb = 2\na = 3\n", format!("3: `a` is already in line 1; {twice}")),
+            // A comment, a value, a longer key, and keys of other tables are none of it.
+            (
+                "[[path]]\nname = 'cost'\ncost = 1 # cost\n[[path]] # two\ncost = 2\ncosts = [\n[1],\n]\nof = { cost = 3 }\ncost = 4\n",
+                format!("10: `cost` of `[[path]]` is already in line 5; {twice}"),
+            ),
+            ("[vehicle]\nof = { cost = 1, cost = 2 }\n", format!("2: `cost` of `[vehicle]` is already in line 2; {twice}")),
+            (
+                "[vehicle]\n[vehicle.of]\n[path]\n[vehicle.of]\n",
+                "4: `[vehicle.of]` is already in line 2; join the two, or write `[[vehicle.of]]` above each if there may \
+                 be several"
+                    .into(),
+            ),
+        ] {
+            assert_eq!(sentence(text), expected);
+        }
+    }
+
+    #[test]
+    fn a_table_in_the_place_of_a_list_and_a_list_in_the_place_of_a_table_are_named_with_the_brackets_to_write() {
+        let several = "there may be several `path`, and `[path]` is one table; write `[[path]]`";
+        assert_eq!(sentence("# first\n[path]\nname = 'lte'\n"), format!("2: {several}"));
+        let one = "there is one `vehicle`, and `[[vehicle]]` begins a list; write `[vehicle]`";
+        assert_eq!(sentence("[[vehicle]]\nof = { cost = 1 }\n"), format!("1: {one}"));
+    }
+
+    #[test]
+    fn types_are_named_as_the_user_writes_them() {
+        for (text, expected) in [
+            ("vehicle = 5", "1: `vehicle`: invalid type: integer `5`; give a table, as { key = value }"),
+            ("[vehicle]\nat_m = 5", "2: `at_m`: invalid type: integer `5`; give a list of two"),
+            ("[[path]]\ncost = [5]", "2: `cost`: invalid type: list; give a number"),
+            ("[[path]]\ncost = { a = 5 }", "2: `cost`: invalid type: table; give a number"),
+        ] {
+            assert_eq!(sentence(text), expected);
+        }
     }
 }

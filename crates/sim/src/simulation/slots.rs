@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use crosslane_core::assess::{Belief, Reason};
+use crosslane_core::assess::Belief;
 use crosslane_core::path::{PathId, Sample, Signal, Transport};
+use crosslane_core::reason::Reason;
 use crosslane_core::roadside::connection_manager::{Output, Params, Station};
 use crosslane_core::roadside::unit_paths::UnitPaths;
 use crosslane_core::time::{Duration, Instant};

@@ -9,8 +9,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Deadline, Due, Source};
-use crate::assess::Reason;
 use crate::demand::Demand;
+use crate::reason::Reason;
 
 /// An object is hopeless if all paths together would not carry it in time at this multiple of the rates observed.
 const OPTIMISM: f64 = 3.0;

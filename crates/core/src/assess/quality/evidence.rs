@@ -3,8 +3,7 @@
 use alloc::format;
 use alloc::string::String;
 
-use super::super::Reason;
-use crate::reason::{Sentence, Words};
+use crate::reason::{Reason, Sentence, Words};
 use crate::time::Instant;
 
 /// A sign that a path delivers late.

@@ -4,10 +4,10 @@ use alloc::format;
 
 use super::evidence::Left;
 use super::{
-    CAUTION_DB, CAUTIOUS_GROWTH_DB, GROWTH_DB, LOOKAHEAD, MAX_PAUSE, MAX_VAIN, PAUSE, Quality, RETURN_DB, Reason,
-    SIGNAL_PAUSE, STALE,
+    CAUTION_DB, CAUTIOUS_GROWTH_DB, GROWTH_DB, LOOKAHEAD, MAX_PAUSE, MAX_VAIN, PAUSE, Quality, RETURN_DB, SIGNAL_PAUSE,
+    STALE,
 };
-use crate::reason::{Sentence, Words};
+use crate::reason::{Reason, Sentence, Words};
 use crate::time::{Duration, Instant};
 
 impl Quality {

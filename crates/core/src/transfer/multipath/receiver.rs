@@ -12,12 +12,9 @@ use super::frame::{
 };
 use super::ranges::Ranges;
 use super::{MAX_OBJECT_BYTES, extent, is_resumable, pieces};
-use crate::transfer::Abandoned;
 use crate::transfer::frame::{ABANDON, ABANDON_BYTES, ABANDONED, END, END_BYTES, Fault, OFFER, Partial, Receipt};
 use crate::transfer::receiver::is_file_name;
-
-/// Maximum number of objects that are begun and not closed, and of receipts that are remembered.
-pub const MAX_BEGUN: usize = 1024;
+use crate::transfer::{Abandoned, MAX_BEGUN};
 
 /// An event of the transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +75,7 @@ pub enum Event<'a> {
 pub struct Receiver {
     connections: BTreeMap<u8, Connection>,
     objects: BTreeMap<u32, Incoming>,
-    /// Objects closed last.
+    /// Objects closed last, at most [`MAX_BEGUN`].
     closed: VecDeque<Receipt>,
     /// One more than the highest number offered.
     offered: u64,

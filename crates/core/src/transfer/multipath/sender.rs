@@ -13,12 +13,11 @@ mod open;
 mod outputs;
 mod path;
 
-use open::{Open, due};
+use open::Open;
 pub use outputs::{Carried, Decision, Write};
 use path::{Flight, Path};
 
 use super::ranges::Ranges;
-use super::receiver::MAX_BEGUN;
 use super::{MAX_OBJECT_BYTES, MAX_PATHS};
 use crate::allocate::Allocator;
 use crate::allocate::deadline::{Deadline, Params};
@@ -27,7 +26,7 @@ use crate::demand::{self, Admission, Demand};
 use crate::path::Transport;
 use crate::time::{Duration, Instant};
 use crate::transfer::sender::MAX_OPEN;
-use crate::transfer::{Abandoned, Late};
+use crate::transfer::{Abandoned, Late, MAX_BEGUN, due};
 
 /// Time between two evaluations of the plan.
 const EVALUATION: Duration = Duration::from_millis(10);

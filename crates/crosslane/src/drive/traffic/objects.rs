@@ -20,7 +20,8 @@ use crate::control::client::Agent;
 use crate::drive::agents::DEMANDS;
 use crate::error::{Error, Result};
 use crate::transfer::receiving::{self, Incomplete, Offer, Sink};
-use crate::transfer::sending::{self, Content, News, Object, Source};
+use crate::transfer::sending;
+use crate::transfer::source::{Content, News, Object, Source};
 
 pub struct Objects {
     pub rules: DeadlineTraffic,

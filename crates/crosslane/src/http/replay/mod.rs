@@ -8,7 +8,7 @@ use crosslane_core::allocate::Mode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::arrow_file::cut_short;
+use crate::arrow_file::{self, cut_short};
 use crate::error::{Error, Result};
 use crate::text_file;
 
@@ -89,7 +89,21 @@ impl Replay {
         let mut replay = Replay { folder: folder.into(), summary, scenario, last: Mutex::default() };
         replay.summary.runs.retain(|run| run.folder.is_some());
         replay.recording(0)?;
+        replay.warn_of_packets();
         Ok(replay)
+    }
+
+    /// The page shows no packets, so a run without them is shown.
+    fn warn_of_packets(&self) {
+        for folder in (0..self.summary.runs.len()).filter_map(|place| self.run_folder(place).ok()) {
+            let file = folder.join("packets.arrow");
+            if arrow_file::open(&file).is_err() {
+                let file = file.display();
+                eprintln!(
+                    "crosslane: {file} cannot be read, perhaps because its run was killed; the page shows the other records"
+                );
+            }
+        }
     }
 
     /// What a request of the page gets; `None`: there is no such address.
@@ -151,6 +165,13 @@ impl Replay {
         {
             return Ok(recording.clone());
         }
+        let names: Vec<String> = self.scenario.paths.iter().map(|path| path.name.clone()).collect();
+        let recording = Arc::new(Recording::read(&self.run_folder(place)?, &names)?);
+        *last = Some((place, recording.clone()));
+        Ok(recording)
+    }
+
+    fn run_folder(&self, place: usize) -> Result<PathBuf> {
         let folder = self.summary.runs.get(place).and_then(|run| run.folder.as_deref()).ok_or_else(|| {
             let remedy = "run `crosslane simulate` with --records all, or fewer seeds";
             Error::usage(
@@ -163,10 +184,7 @@ impl Replay {
         if Path::new(folder).components().any(|part| !matches!(part, std::path::Component::Normal(_))) {
             return Err(cut_short(&self.folder.join("summary.json"), format!("{folder:?} is not within the folder")));
         }
-        let names: Vec<String> = self.scenario.paths.iter().map(|path| path.name.clone()).collect();
-        let recording = Arc::new(Recording::read(&self.folder.join(folder), &names)?);
-        *last = Some((place, recording.clone()));
-        Ok(recording)
+        Ok(self.folder.join(folder))
     }
 }
 

@@ -54,8 +54,6 @@ pub struct EmulatorReport {
     pub lateness_us_p50: u32,
     /// 99th percentile of the same.
     pub lateness_us_p99: u32,
-    /// The latest release, in µs.
-    pub lateness_us_max: u32,
     /// The longest time that the loop woke up late or did not poll its devices,
     /// in µs.
     pub stall_us_max: u32,
@@ -78,7 +76,7 @@ pub struct EmulatorReport {
 
 impl EmulatorReport {
     /// True if the run may be used: p99 of lateness ≤ 1 ms, stall ≤ 2 ms, pause
-    /// of a processor ≤ 20 ms.
+    /// of a processor ≤ 20 ms, no record lost.
     pub fn valid(&self) -> bool {
         self.invalid_reason().is_none()
     }
@@ -93,8 +91,11 @@ impl EmulatorReport {
             let (stall_us, at) = (self.stall_us_max, self.stalled_at);
             return Some(format!("the emulator stalled for {stall_us} µs at {at} (limit {MAX_STALL_US})"));
         }
-        let pause_us = self.pause_us_max;
-        (pause_us > MAX_PAUSE_US).then(|| format!("a processor paused for {pause_us} µs (limit {MAX_PAUSE_US})"))
+        if self.pause_us_max > MAX_PAUSE_US {
+            let pause_us = self.pause_us_max;
+            return Some(format!("a processor paused for {pause_us} µs (limit {MAX_PAUSE_US})"));
+        }
+        (self.records_lost > 0).then(|| format!("the records of {} packets were lost", self.records_lost))
     }
 
     /// Packets that all links dropped for this reason.
@@ -158,4 +159,28 @@ impl Stalls {
 /// Whole µs; at most an hour and eleven minutes.
 pub(super) fn micros(value: Duration) -> u32 {
     u32::try_from(value.as_micros()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_which_records_were_lost_is_invalid() {
+        let mut report = EmulatorReport {
+            lateness_us_p50: 1,
+            lateness_us_p99: 10,
+            stall_us_max: 100,
+            stalled_at: Instant::ZERO,
+            pause_us_max: 0,
+            late_reads: 0,
+            records_lost: 0,
+            cpu: Duration::ZERO,
+            realtime: true,
+            links: Vec::new(),
+        };
+        assert_eq!(report.invalid_reason(), None);
+        report.records_lost = 3;
+        assert_eq!(report.invalid_reason().as_deref(), Some("the records of 3 packets were lost"));
+    }
 }

@@ -420,7 +420,6 @@ impl Worker {
         Ok(EmulatorReport {
             lateness_us_p50: self.lateness.value_at_quantile(0.5) as u32,
             lateness_us_p99: self.lateness.value_at_quantile(0.99) as u32,
-            lateness_us_max: self.lateness.max() as u32,
             stall_us_max,
             stalled_at,
             pause_us_max,

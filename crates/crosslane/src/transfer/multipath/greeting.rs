@@ -11,7 +11,7 @@ use socket2::Socket;
 
 use super::super::TransferError;
 use super::super::connection::{self, POLL_INTERVAL};
-use super::super::receiving::PREFACE_TIMEOUT;
+use super::super::receiving::{PREFACE_TIMEOUT, broken};
 use super::cipher::{Cipher, MAX_PART_BYTES};
 use super::keys::{NOISE_1_BYTES, ReceiverKeys, respond};
 use super::stream::Stream;
@@ -213,9 +213,4 @@ impl Wait<'_> {
         let remedy = "check what else connects to this port";
         TransferError::Silent { attempt: "receiving", limit: PREFACE_TIMEOUT, remedy }
     }
-}
-
-pub(super) fn broken(cause: io::Error) -> TransferError {
-    let remedy = "complete files are stored; the sender may send the rest again";
-    TransferError::Connection { attempt: "receiving".into(), cause, remedy }
 }

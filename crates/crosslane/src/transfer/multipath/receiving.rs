@@ -7,12 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use super::super::TransferError;
 use super::super::connection::{self, POLL_INTERVAL};
-use super::super::receiving::{IDLE_TIMEOUT, Incomplete, OFFER_TIMEOUT, Offer, STALL_TIMEOUT, Sink};
+use super::super::receiving::{Incomplete, MAX_UNSENT, Offer, READ_BYTES, Sink, broken, timeout};
+use super::super::{TransferError, unless_stopped};
 use super::cipher::MAX_PART_BYTES;
 use super::digests::Digests;
-use super::greeting::broken;
 pub use super::greeting::{Joined, Sender, greet};
 use super::stream::Stream;
 use super::{CATCH_UP_PIECES, random};
@@ -26,15 +25,11 @@ use nix::poll::{PollFd, PollFlags};
 
 /// A sender whose connections have all ended may connect again within this time.
 pub const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes read at a time.
-const READ_BYTES: usize = 256 * 1024;
 /// Bytes read from a connection before the receiver replies and turns to the next one.
 const TURN_BYTES: usize = 4 * READ_BYTES;
 /// A receiver that has read a turn, and then nothing, rests for this time: to be woken by each packet of a fast path would
 /// cost both ends more.
 const REST: Duration = Duration::from_micros(200);
-/// Bytes of unsent replies beyond which nothing more is read from a connection.
-const MAX_UNSENT: usize = 64 * 1024;
 
 /// Receives a transfer over its first connection and those that `join` it, until the sender ends them, or
 /// `stop` is set.
@@ -54,14 +49,12 @@ pub fn receive(
     let links = BTreeMap::new();
     let mut receiving = Receiving { links, sink, clock, engine, incoming, instance, offered: false, last, cause: None };
     receiving.join(first);
-    // An error after `stop` was set is no fault.
     let result = receiving.run(join, stop);
-    let result = result.or_else(|fault| if stop.load(Ordering::Relaxed) { Ok(()) } else { Err(fault) });
     for (number, _) in std::mem::take(&mut receiving.incoming) {
         receiving.sink.incomplete(number, Incomplete::Ended);
     }
     receiving.sink.end();
-    result
+    unless_stopped(result, stop)
 }
 
 struct Receiving<'a> {
@@ -135,22 +128,17 @@ impl Receiving<'_> {
 
     /// Fails if the sender has been silent for too long.
     fn check_timeouts(&mut self, start: Instant) -> Result<(), TransferError> {
-        let (since, limit, remedy) = if self.links.is_empty() {
-            (self.last, RECONNECT_TIMEOUT, "the sender may send the rest again")
-        } else if !self.offered {
-            (start, OFFER_TIMEOUT, "check what else connects to this port")
-        } else if self.engine.is_between_objects() {
-            (self.last, IDLE_TIMEOUT, "the sender may connect again")
-        } else {
-            (self.last, STALL_TIMEOUT, "the sender may send the rest again")
-        };
-        match self.clock.now().since(since) < limit {
-            true => Ok(()),
-            false if self.links.is_empty() => {
-                Err(broken(self.cause.take().unwrap_or_else(|| ErrorKind::UnexpectedEof.into())))
-            }
-            false => Err(TransferError::Silent { attempt: "receiving", limit, remedy }),
+        let now = self.clock.now();
+        if self.links.is_empty() {
+            let cause = (now.since(self.last) >= RECONNECT_TIMEOUT).then(|| self.cause.take());
+            let fault = cause.map(|cause| broken(cause.unwrap_or_else(|| ErrorKind::UnexpectedEof.into())));
+            return fault.map_or(Ok(()), Err);
         }
+        let (since, limit, remedy) = timeout(start, self.last, self.offered, self.engine.is_between_objects());
+        if now.since(since) < limit {
+            return Ok(());
+        }
+        Err(TransferError::Silent { attempt: "receiving", limit, remedy })
     }
 
     /// Writes replies to a connection and reads from it; the number of bytes read.

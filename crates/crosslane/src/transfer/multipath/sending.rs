@@ -16,8 +16,9 @@ use crosslane_core::transfer::multipath::sender::Sender;
 use nix::poll::PollFd;
 
 use super::super::beliefs::Beliefs;
-use super::super::sending::{News, Object, Source};
-use super::super::{PREFACE_TIMEOUT, TransferError, connection, printable};
+use super::super::sending::{NO_RECEIVER, SEND_AGAIN};
+use super::super::source::{News, Object, POLL_INTERVAL, Source, nap};
+use super::super::{PREFACE_TIMEOUT, TransferError, connection, printable, unless_stopped};
 use super::cipher::MAX_PART_BYTES;
 use super::digests::Digests;
 use super::link::Link;
@@ -27,21 +28,15 @@ use crate::clock::Clock;
 
 mod writing;
 
-/// Interval at which statistics are read and what is to be written is decided.
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// So many bytes are written at a time, if the engine gives them.
 const WRITE_BYTES: usize = 128 * 1024;
-/// Longest wait before `stop` is checked again.
-const IDLE_INTERVAL: Duration = Duration::from_millis(50);
 /// Longest wait for the receiver to read the last bytes.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
 /// A transfer without any connection fails after this time.
 const GIVE_UP: Duration = Duration::from_secs(60);
 
-const SEND_AGAIN: &str = "check that the receiver runs and a path to it is up, and send again";
 /// Why a connection ends before the receiver has said anything.
 const NO_GREETING: &str = "the peer ended it at once, as a receiver of an older version does";
-const NO_RECEIVER: &str = "check that `crosslane receive` listens there and has room for another sender";
 
 /// Sends the source's objects over these paths, the preferred one first, until there are no more and the
 /// receiver has confirmed each, or `stop` is set. An abandoned object needs no confirmation. A connection that
@@ -79,8 +74,7 @@ pub fn send(
         let carried = sending.engine.carried(path);
         sending.source.on_news(clock.now(), News::Carried(path, carried));
     }
-    // An error after `stop` was set is no fault.
-    result.or_else(|fault| if stop.load(Ordering::Relaxed) { Ok(()) } else { Err(fault) })
+    unless_stopped(result, stop)
 }
 
 struct Sending<'a> {
@@ -165,8 +159,9 @@ impl Sending<'_> {
 
     /// Takes objects that have been generated.
     fn begin(&mut self, now: Instant) {
-        while !self.engine.is_full() && self.source.next_due().is_some_and(|due| due <= now) {
-            let Some(object) = self.source.take() else { return };
+        while !self.engine.is_full()
+            && let Some(object) = self.source.take_due(now)
+        {
             let (size_bytes, modified_ns) = (object.content.size_bytes(), object.content.modified_ns());
             let number = self.engine.submit(size_bytes, modified_ns, object.start, object.deadline);
             let Some(number) = number else { return };
@@ -367,10 +362,8 @@ impl Sending<'_> {
 
     fn wait(&self) -> Result<(), TransferError> {
         let mut events: Vec<PollFd<'_>> = self.links.iter().flat_map(Link::events).collect();
-        let due = self.source.next_due().map_or(IDLE_INTERVAL, |due| due.since(self.clock.now()));
-        let interval = if self.engine.is_idle() { IDLE_INTERVAL } else { POLL_INTERVAL };
         let is_reading = self.outgoing.values().any(|outgoing| outgoing.digests.is_waiting());
-        let nap = if is_reading { Duration::ZERO } else { interval.min(due).max(Duration::from_millis(1)) };
+        let nap = if is_reading { Duration::ZERO } else { nap(self.source, self.clock.now(), self.engine.is_idle()) };
         connection::wait(&mut events, nap).map(drop).map_err(broken)
     }
 }

@@ -96,7 +96,6 @@ fn a_datagram_that_is_too_long_is_rejected() {
         let error = from.send((None, to.local()), 0, segment, &vec![0; bytes]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
-    assert!(is_too_big(&io::Error::from_raw_os_error(libc::EMSGSIZE)));
 }
 
 #[test]

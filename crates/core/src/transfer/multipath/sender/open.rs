@@ -109,8 +109,3 @@ impl Open {
         is_first
     }
 }
-
-/// Objects without a deadline come last.
-pub(super) fn due(deadline: Option<Instant>) -> Instant {
-    deadline.unwrap_or(Instant::from_nanos(u64::MAX))
-}

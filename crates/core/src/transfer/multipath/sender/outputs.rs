@@ -1,7 +1,7 @@
 //! What the sender reports to its driver.
 
-use crate::assess::Reason;
 use crate::path::PathState;
+use crate::reason::Reason;
 use crate::transfer::Abandoned;
 
 /// What to write to the connection of a path.

@@ -6,7 +6,7 @@ use crosslane_core::transfer::Abandoned;
 use crosslane_core::transfer::multipath::frame;
 use crosslane_core::transfer::multipath::sender::Write;
 
-use super::super::super::sending::News;
+use super::super::super::source::News;
 use super::{Outgoing, Sending};
 
 impl Sending<'_> {
@@ -17,10 +17,8 @@ impl Sending<'_> {
             Write::Abandon { number, why } => frame::abandon(into, number, why),
             Write::Offer { number } => {
                 let Some(Outgoing { object, .. }) = self.outgoing.get(&number) else { return };
-                let deadline_ms = object.deadline.map_or(0, |deadline| deadline.since(object.start).as_millis());
-                let deadline_ms = u32::try_from(deadline_ms).unwrap_or(u32::MAX);
                 let (size_bytes, modified_ns) = (object.content.size_bytes(), object.content.modified_ns());
-                let name = &object.name;
+                let (deadline_ms, name) = (object.deadline_ms(), &object.name);
                 match object.part {
                     None => frame::offer(into, number, size_bytes, modified_ns, deadline_ms, name),
                     Some(part) => {
