@@ -5,9 +5,11 @@ import polars as pl
 import pytest
 
 from crosslane_lab.cli import main
-from crosslane_lab.papers.drives import campaign, pam2025
+from crosslane_lab.papers.drives import campaign, pam2025, sample
 from crosslane_lab.papers.drives import page as drives_page
+from crosslane_lab.papers.frame import Options
 from crosslane_lab.papers.roads.campaign import Drive
+from crosslane_lab.runs.runner import Runner
 
 INDEX = """\
 file,leg,start_unix_s,km,duration_s,operators,verizon_pings,att_pings,tmobile_pings
@@ -74,6 +76,28 @@ def test_the_triple_counts_as_one_choice_and_not_among_the_pairs() -> None:
     page = drives_page.page(frame)
     assert "**All three** (1 drives)" in page
     assert "**All pairs** (1 drives)" in page
+
+
+def test_a_sample_is_driven_and_simulated_by_strategies_that_a_kernel_can_run(data: Path) -> None:
+    plan = sample.plan(Options(Runner("crosslane", data, data), Path(), Path(), engine="kernel"))
+    assert len(plan) == 10
+    assert [comparison.engine for comparison in plan] == ["kernel", "simulator"] * 5
+    assert all("oracle" not in comparison.strategies for comparison in plan)
+    assert all(tomllib.loads(comparison.scenario)["duration_s"] <= 120 for comparison in plan)
+
+
+def test_the_page_of_the_sample_has_both_engines_beside_each_other() -> None:
+    driven = row("att+verizon", 0.01, 1000, 700) | {"simulated": False}
+    simulated = row("att+verizon", 0.005, 1000, 300) | {"simulated": True}
+    page = sample.page(pl.DataFrame([driven, simulated]))
+    assert "**a-1**: AT&T, then Verizon" in page
+    assert "| `kernel` | 1.00 | 0.50 | 300 | 300 | 700 | 300 | 2 | 2 |" in page
+    assert "| `threshold` | – | – |" in page
+
+
+def test_the_sample_is_of_one_mode(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "drives", "pam2025", "--engine", "kernel", "--data", str(data)]) == 2
+    assert "pam2025 on the kernel; leave out --engine kernel" in capsys.readouterr().err
 
 
 def test_a_folder_without_the_data_is_reported_in_one_line(

@@ -2,7 +2,7 @@
 //! has drains over it at the path's rate. How much that is depends on the window,
 //! and on the send buffer. The figures are of Linux 6.18 (without CONFIG_WLAN), 8
 //! Mbit/s: `notsent_bytes` of a bulk transfer, the tenth and ninetieth percentile
-//! over 12 s of a drive.
+//! over 7 s of a drive.
 
 use crate::pair::{Action, Pair, Setup, Source, TestPath, median};
 use crosslane_sim::transport::congestion::Congestion;
@@ -31,11 +31,11 @@ fn drained(algorithm: Congestion, test_path: TestPath, send_buffer_bytes: u32, s
 fn queued_data_drains_after_a_demotion() {
     let test_path = |delay_ms, queue_bytes| TestPath { queue_bytes, ..TestPath::new(8.0, delay_ms) };
     for (algorithm, test_path, buffer, kb) in [
-        (Congestion::Cubic, test_path(20, 12_000), 0, [40.0, 124.0]),
-        (Congestion::Cubic, test_path(20, 200_000), 0, [173.0, 527.0]),
-        (Congestion::Bbr, test_path(20, 200_000), 0, [380.0, 435.0]),
-        (Congestion::Bbr, test_path(50, 2_000_000), 0, [789.0, 1259.0]),
-        (Congestion::Bbr, test_path(50, 2_000_000), 200_000, [105.0, 244.0]),
+        (Congestion::Cubic, test_path(20, 12_000), 0, [74.0, 127.0]),
+        (Congestion::Cubic, test_path(20, 200_000), 0, [239.0, 530.0]),
+        (Congestion::Bbr, test_path(20, 200_000), 0, [397.0, 443.0]),
+        (Congestion::Bbr, test_path(50, 2_000_000), 0, [880.0, 1267.0]),
+        (Congestion::Bbr, test_path(50, 2_000_000), 200_000, [128.0, 242.0]),
     ] {
         let last = median(9, |seed| drained(algorithm, test_path, buffer, seed)[0]);
         let bytes = median(9, |seed| drained(algorithm, test_path, buffer, seed)[1]);

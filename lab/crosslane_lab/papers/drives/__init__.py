@@ -4,15 +4,19 @@ import os
 from pathlib import Path
 
 from crosslane_lab.papers import frame
-from crosslane_lab.papers.drives import campaign, page, pam2025
+from crosslane_lab.papers.drives import campaign, page, pam2025, sample
 from crosslane_lab.runs.runner import Comparison
 
 
 def _plan(options: frame.Options) -> list[Comparison]:
+    if options.engine == "kernel":
+        return sample.plan(options)
     return pam2025.plan(options) if pam2025.FIGURE in options.figures else campaign.plan(options)
 
 
 def _write(results: frame.Results, options: frame.Options) -> list[Path]:
+    if options.engine == "kernel":
+        return sample.write(results, options)
     return (pam2025 if pam2025.FIGURE in options.figures else page).write(results, options)
 
 

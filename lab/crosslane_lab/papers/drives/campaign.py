@@ -31,20 +31,16 @@ STRATEGIES = (
     "tunnel",
     "tunnel-adaptive",
     "tunnel-redundant",
-    "oracle",
 )
+
+SIMULATED = (*STRATEGIES, "oracle")
+"""Only the simulator knows the future."""
 
 RATE_MBIT_S = 10
 """Rate of each path; the recordings do not have it."""
 
 QUICK_EVERY = 5
 """With `--quick`, every fifth segment."""
-
-KERNEL_SAMPLE = 5
-"""Number of scenarios driven on the kernel, spread over all."""
-
-KERNEL_S = 120
-"""Longest run on the kernel."""
 
 _TEMPLATE = """\
 # {file} of {data_set} (docs/guide/real-data.md), made by `crosslane-lab reproduce drives`.
@@ -134,23 +130,21 @@ def messages(*, operators: Sequence[str], traffic: str, **parts: str | float) ->
     return _TEMPLATE.format(prefer=prefer, size_bytes=size_bytes, every_ms=every_ms, **parts)
 
 
-def plan(options: Options) -> list[Comparison]:
-    """Every strategy over every drive with each kind of message; on the kernel, a sample."""
+def chosen(options: Options) -> tuple[str, list[Drive]]:
+    """The mode and the drives."""
     mode, *others = options.figures or MODES[:1]
     if others:
         raise unreadable("the command line", "several modes", "name one; each has its page")
-    found = drives(options.runner.data, QUICK_EVERY if options.quick else 1)
-    if options.engine == "kernel":
-        sample = found[:: max(1, len(found) // KERNEL_SAMPLE)][:KERNEL_SAMPLE]
-        traffic = FIRST_TRAFFIC
-        return [
-            Comparison(
-                name(drive, traffic, mode), scenario(drive, traffic, mode, KERNEL_S), STRATEGIES, engine="kernel"
-            )
-            for drive in sample
-        ]
+    if mode not in MODES:
+        raise unreadable("the command line", f"{mode} on the kernel", "leave out --engine kernel")
+    return mode, drives(options.runner.data, QUICK_EVERY if options.quick else 1)
+
+
+def plan(options: Options) -> list[Comparison]:
+    """Every strategy over every drive with each kind of message."""
+    mode, found = chosen(options)
     return [
-        Comparison(name(drive, traffic, mode), scenario(drive, traffic, mode), STRATEGIES)
+        Comparison(name(drive, traffic, mode), scenario(drive, traffic, mode), SIMULATED)
         for drive in found
         for traffic in TRAFFIC
     ]
@@ -159,6 +153,11 @@ def plan(options: Options) -> list[Comparison]:
 def name(drive: Drive, traffic: str, mode: str) -> str:
     """Name of the run folder: mode, traffic, and segment with the operators after `@`."""
     return f"{mode}/{traffic}/{drive.file.removesuffix('.csv')}@{'+'.join(drive.operators)}"
+
+
+def title(operators: str) -> str:
+    """The operators of a run folder's name, the preferred one first."""
+    return ", then ".join(NAMES[operator] for operator in operators.split("+"))
 
 
 def rows(results: Results) -> pl.DataFrame:

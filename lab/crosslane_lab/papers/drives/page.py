@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from crosslane_lab.papers.drives.campaign import MODES, NAMES, TRAFFIC, pooled, rows
+from crosslane_lab.papers.drives.campaign import MODES, TRAFFIC, pooled, rows, title
 from crosslane_lab.papers.frame import DASH, Options, Results, filled, write_page
 from crosslane_lab.render.markdown import table
 
@@ -21,12 +21,10 @@ TARGETS = {"adaptive": 2.2, "tunnel-adaptive": 1.5}
 def write(results: Results, options: Options) -> list[Path]:
     """Write the page and the underlying rows; returns the files written."""
     frame = rows(results)
-    mode = (options.figures or MODES)[0]
-    engine = "on this machine's kernel (a sample)" if options.engine == "kernel" else "in the simulator"
-    return write_page(page(frame, mode, engine), frame, options)
+    return write_page(page(frame, (options.figures or MODES)[0]), frame, options)
 
 
-def page(frame: pl.DataFrame, mode: str = MODES[0], engine: str = "in the simulator") -> str:
+def page(frame: pl.DataFrame, mode: str = MODES[0]) -> str:
     """The page in Markdown, a function of the rows only."""
     triple = pl.col("operators").str.count_matches(r"\+") == 2
     orders = pl.when(triple).then(pl.lit(ALL_THREE)).otherwise("operators").alias("operators")
@@ -47,7 +45,6 @@ def page(frame: pl.DataFrame, mode: str = MODES[0], engine: str = "in the simula
         Path(__file__).with_name("page.template"),
         segments=segments,
         mode=mode,
-        engine=engine,
         tables="\n".join(lines).lstrip(),
     )
 
@@ -55,7 +52,7 @@ def page(frame: pl.DataFrame, mode: str = MODES[0], engine: str = "in the simula
 def _title(operators: str) -> str:
     if "+" not in operators:
         return operators.capitalize()
-    return ", then ".join(NAMES[operator] for operator in operators.split("+"))
+    return title(operators)
 
 
 def _ratios(frame: pl.DataFrame) -> Iterator[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from crosslane_lab.papers.drives.campaign import FIRST_TRAFFIC, MODES, QUICK_EVERY, STRATEGIES, messages
+from crosslane_lab.papers.drives.campaign import FIRST_TRAFFIC, MODES, QUICK_EVERY, SIMULATED, messages
 from crosslane_lab.papers.frame import DASH, Options, Results, filled, write_page
 from crosslane_lab.papers.roads.campaign import OPERATORS, TUNED_EVERY, Drive, drives
 from crosslane_lab.render.markdown import table
@@ -56,7 +56,7 @@ def plan(options: Options) -> list[Comparison]:
     """Every strategy over every held-out drive, in both modes, with either operator preferred."""
     chosen = held_out(drives(options.runner, MIN_DURATION_S))[:: QUICK_EVERY if options.quick else 1]
     return [
-        Comparison(f"pam2025/{mode}/{drive.name}@{preferred}", scenario(drive, preferred, mode), STRATEGIES)
+        Comparison(f"pam2025/{mode}/{drive.name}@{preferred}", scenario(drive, preferred, mode), SIMULATED)
         for drive in chosen
         for preferred in OPERATORS
         for mode in MODES
