@@ -80,7 +80,7 @@ const TABLE: [(&str, &str, &str); 96] = [
     ("duration_s = 40", "duration_s = nan", "line 2: `duration_s`: NaN is not above 0"),
     ("duration_s = 40", "duration_s = \"long\"", "line 2: `duration_s`: invalid type: string \"long\"; give a number"),
     ("duration_s = 40", "duration_s = ", "line 2: "),
-    ("duration_s = 40", "duration_s = 40\nduration_s = 41", "line 3: duplicate key"),
+    ("duration_s = 40", "duration_s = 40\nduration_s = 41", "line 3: `duration_s` is already in line 2; remove"),
     ("name = \"drive\"", "name = \"My Drive\"", "line 1: the name `My Drive` is not made of"),
     ("speed_kmh = 50", "speed_kmh = 0", "line 7: `speed_kmh`: 0 is not above 0"),
     ("to_m = [590, 4]", "to_m = [1590, 4]", "line 7: the route's end, [1590, 4] m, is outside the map; move"),

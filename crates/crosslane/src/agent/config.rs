@@ -368,7 +368,7 @@ signal = { hysteresis_db = 4 }
             ("[service]", "[servce]", 12, "unknown key `servce`; did you mean `service`?"),
             ("stations = [1001]", "stations = 1001", 5, "`stations`: invalid type: integer `1001`; give a list"),
             ("mode = \"backup\"", "overlap_ms = 99999999999999999999", 13, "`99999999999999999999`; give a smaller"),
-            ("mode = \"backup\"", "mode = \"backup\"\nmode = \"backup\"", 14, "duplicate key; write it as TOML"),
+            ("mode = \"backup\"", "mode = \"backup\"\nmode = \"backup\"", 14, "already in line 13; remove one"),
             ("name = \"lte\"", "name = \"its-g5\"", 7, "twice"),
             ("prefer = [\"lte\"]", "prefer = [\"5g\"]", 14, "5g"),
             ("name = \"threshold\"", "name = \"treshold\"", 16, "treshold"),
