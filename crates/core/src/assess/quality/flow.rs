@@ -185,10 +185,11 @@ impl Flow {
         let last_sent = self.follow_sent((now - SAMPLE_INTERVAL).max(before), &last, transport);
         if delivered > 0 {
             let least_ms = transport.min_rtt.map_or(0.0, ms);
-            // The kernel measures the first one, that waited for the last one.
+            // The kernel measures the first one, that waited for the last one. When that was sent and acknowledged is
+            // known to a sampling interval, as is the age with which this is compared.
             let last_sent = last_sent.filter(|_| self.may_be_delayed());
-            let proven_ms = last_sent.map_or(f64::INFINITY, |sent| ms(before.since(sent + SAMPLE_INTERVAL)));
-            self.on_rtt(now, rtt_ms(&last, transport, delivered).min(proven_ms).max(least_ms));
+            let of_last_ms = last_sent.map_or(f64::INFINITY, |sent| ms(before.since(sent)));
+            self.on_rtt(now, rtt_ms(&last, transport, delivered).min(of_last_ms).max(least_ms));
         }
         self.has_delivered = !transport.backup && (self.has_delivered || delivered > 0);
         if transport.backup {

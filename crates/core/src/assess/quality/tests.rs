@@ -249,6 +249,16 @@ fn an_acknowledgement_of_two_segments_is_not_late_for_the_first() {
     assert_ne!(slow.is().0, Belief::Good);
 }
 
+/// What an RTT is taken for must not be less than the age at which the acknowledgement is still awaited.
+#[test]
+fn an_rtt_that_is_usual_is_no_stall_if_two_segments_share_an_acknowledgement() {
+    let mut drive = Drive::new(Rat::Lte, 100);
+    drive.transport.rtt = Duration::from_millis(64);
+    // Ends just before an acknowledgement.
+    drive.pairs(10_020, 80);
+    assert_eq!(drive.is().0, Belief::Good, "{:?}", drive.is());
+}
+
 #[test]
 fn less_delivered_than_is_usually_offered_is_a_sign_though_more_waits() {
     for (bytes_of_a_sample, is) in [(200, (Belief::Stalled, "quality.rate")), (2000, (Belief::Good, "quality.link-up"))]
