@@ -16,6 +16,7 @@ mod class_modes;
 mod classes;
 mod controller;
 mod coupled;
+mod datagrams;
 mod default_route;
 mod docs;
 mod doctor;

@@ -135,8 +135,6 @@ def chosen(options: Options) -> tuple[str, list[Drive]]:
     mode, *others = options.figures or MODES[:1]
     if others:
         raise unreadable("the command line", "several modes", "name one; each has its page")
-    if mode not in MODES:
-        raise unreadable("the command line", f"{mode} on the kernel", "leave out --engine kernel")
     return mode, drives(options.runner.data, QUICK_EVERY if options.quick else 1)
 
 

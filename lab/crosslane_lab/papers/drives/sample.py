@@ -5,6 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
+from crosslane_lab.errors import unreadable
 from crosslane_lab.papers.drives import campaign
 from crosslane_lab.papers.drives.campaign import FIRST_TRAFFIC, STRATEGIES
 from crosslane_lab.papers.frame import DASH, Options, Results, filled, write_page
@@ -23,6 +24,8 @@ _SIMULATED = "simulated/"
 def plan(options: Options) -> list[Comparison]:
     """Every strategy over the sample, on the kernel and in the simulator."""
     mode, found = campaign.chosen(options)
+    if mode not in campaign.MODES:
+        raise unreadable("the command line", f"{mode} on the kernel", "leave out --engine kernel")
     comparisons: list[Comparison] = []
     for drive in found[:: max(1, len(found) // COUNT)][:COUNT]:
         name = campaign.name(drive, FIRST_TRAFFIC, mode)

@@ -251,9 +251,19 @@ impl Endpoint<'_> {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if is_broken(&error) => return Ok(None),
                 Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(system(attempt, SEE_EVENTS)(error)),
-                Err(_) if self.run.has_ended() => return Ok(None),
-                Err(_) => self.run.wait(&self.socket, events)?,
+                Err(_) if self.await_ready(events)? => {}
+                Err(_) => return Ok(None),
             }
         }
+    }
+
+    /// False if the deadline passed or the run stopped before the socket was ready.
+    fn await_ready(&self, events: PollFlags) -> Result<bool> {
+        while !self.run.has_ended() {
+            if self.run.wait(&self.socket, events)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }

@@ -172,15 +172,14 @@ impl Run<'_> {
         Ok(EndpointRecord { sent: log.finish().0, skipped, ..EndpointRecord::default() })
     }
 
-    /// Waits until the socket is ready (to write: until a third of its buffer is free), or the run has ended.
-    pub fn wait(&self, socket: &impl AsFd, events: PollFlags) -> Result<()> {
+    /// Waits until the socket is ready (to write: until a third of its buffer is free), which returns true, or
+    /// [`POLL_INTERVAL`] has passed.
+    pub fn wait(&self, socket: &impl AsFd, events: PollFlags) -> Result<bool> {
         let timeout = PollTimeout::try_from(POLL_INTERVAL).unwrap_or(PollTimeout::ZERO);
-        loop {
-            match poll(&mut [PollFd::new(socket.as_fd(), events)], timeout) {
-                Ok(0) if !self.has_ended() => {}
-                Ok(_) | Err(nix::errno::Errno::EINTR) => return Ok(()),
-                Err(errno) => return Err(system("waiting for the traffic's socket", SEE_LOG)(errno.into())),
-            }
+        match poll(&mut [PollFd::new(socket.as_fd(), events)], timeout) {
+            Ok(ready) => Ok(ready > 0),
+            Err(nix::errno::Errno::EINTR) => Ok(false),
+            Err(errno) => Err(system("waiting for the traffic's socket", SEE_LOG)(errno.into())),
         }
     }
 
