@@ -40,6 +40,7 @@ mod scheduler;
 mod send_path;
 mod sparse_flow;
 mod status;
+mod timers;
 
 pub use api::{Copies, Encryption, Input, Mode, Output, Setup};
 use copy_budget::CopyBudget;
@@ -51,13 +52,12 @@ use path_order::PathOrder;
 pub use paths::PathStats;
 use paths::{PathSet, Paths};
 use peer::{EpochChange, Peer};
-use primary_path::wants_trains;
 use recv_path::{LATE_REPORT_BYTES, Urgency};
 use reorder_buffer::ReorderBuffer;
 use retransmit_queue::{RetransmitQueue, Retransmittable};
 use scheduler::{Head, Scheduler};
 pub use send_path::Liveness;
-use send_path::{SendPath, TunnelState};
+use send_path::SendPath;
 use wire::control_message::{Body, MAX_PATHS, Message};
 use wire::gre_key::SEQUENCES;
 
@@ -67,8 +67,6 @@ const MAX_RETRANSMIT_DELAY: Duration = Duration::from_millis(200);
 /// While more bytes than this are in flight over all paths, packets are not kept for retransmission: 250 ms
 /// at 1 Gbit/s.
 const MAX_KEPT_BYTES: u64 = 32 << 20;
-/// The tunnel is idle after this time without a packet.
-const IDLE_AFTER: Duration = Duration::from_secs(5);
 
 /// The engine of one endpoint of a tunnel.
 #[derive(Debug)]
@@ -93,8 +91,8 @@ pub struct Tunnel<P> {
     last_busy: Instant,
     /// When it last sent a packet, which could have carried feedback.
     last_sent: Option<Instant>,
-    /// The time up to which all paths have been advanced; `None` after an input.
-    advanced: Option<Instant>,
+    /// When to [`advance`](Self::advance): not after it is [`due`](Self::due).
+    advance_at: Option<Instant>,
 }
 
 impl<P: Clone> Tunnel<P> {
@@ -122,7 +120,7 @@ impl<P: Clone> Tunnel<P> {
             outbox: Outbox::new(setup.overhead_bytes),
             last_busy: Instant::ZERO,
             last_sent: None,
-            advanced: None,
+            advance_at: None,
         }
     }
 
@@ -161,65 +159,11 @@ impl<P: Clone> Tunnel<P> {
 
     /// The next packet or message to send, or event: the other half of [`poll`](Engine::poll).
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Output<P>> {
-        if self.advanced.is_none_or(|until| now > until) {
-            self.advanced = Some(now);
-            self.advance(now);
-            // The result may itself be due at once, such as a path whose probe timed out long ago.
-            if self.due().is_some_and(|at| at <= now) {
-                self.advance(now);
-            }
-        }
+        self.advance_if_due(now);
         if self.outbox.outputs.is_empty() {
             self.transmit(now);
         }
         self.outbox.outputs.pop_front()
-    }
-
-    /// When [`advance`](Self::advance) is due.
-    fn due(&self) -> Option<Instant> {
-        let paths = self.paths.senders().filter_map(|sender| sender.next_wakeup());
-        paths.chain(self.paths.report_due()).chain(self.reorder.next_wakeup()).min()
-    }
-
-    /// Advances all paths to `now`, and sends the reports and events that are due.
-    fn advance(&mut self, now: Instant) {
-        self.reorder.advance(now, self.paths.active_paths(self.mode, self.peer.retransmits));
-        let state = TunnelState {
-            is_idle: now.since(self.last_busy) > IDLE_AFTER,
-            delay_difference: self.paths.delay_difference(SendPath::is_open),
-        };
-        let (wants_trains, mut is_overdue) = (wants_trains(self.mode, &self.paths), false);
-        let answering = self.paths.senders().filter(|sender| sender.answers()).count();
-        for (id, path) in self.paths.iter_mut() {
-            let has_other_path = answering > usize::from(path.sender.answers());
-            self.retransmits.push_lost(now, path.sender.advance(now, state, has_other_path));
-            if path.take_change() {
-                let (liveness, reason) = (path.sender.liveness(), path.sender.reason().clone());
-                is_overdue |= liveness >= Liveness::Probing;
-                self.outbox.outputs.push_back(Output::Changed { path: id, liveness, reason });
-            }
-        }
-        self.repeat_late(now);
-        if is_overdue && self.peer.reads_feedback {
-            self.report_paths.note_change(now);
-            self.paths.request_feedback_on_all(now);
-        }
-        let header = self.header();
-        for (id, path) in self.paths.iter_mut().filter(|(_, path)| path.sender.wants_probe(now)) {
-            self.outbox.probe(now, id, path, header);
-        }
-        for (id, path) in self.paths.iter_mut() {
-            if let Some(size) = path.sender.mtu_probe(now) {
-                self.outbox.mtu_probe(now, id, path, header, size);
-            }
-        }
-        for (id, path) in self.paths.iter_mut().filter(|(_, path)| wants_trains && path.sender.wants_train()) {
-            self.outbox.train(now, id, path, header);
-        }
-        self.scheduler.update_primary(self.mode, &self.paths);
-        if self.paths.report_due().is_some_and(|at| now >= at) {
-            self.report(now);
-        }
     }
 
     /// Sends the next packet, with its copies, if a path has room.
@@ -281,19 +225,23 @@ impl<P: Clone> Tunnel<P> {
         if copy.bytes > LATE_REPORT_BYTES {
             at.sender.last_prompt = Some(now);
         }
+        self.watch(path);
     }
 
     /// Sends copies on recovering paths, which must show that they deliver; mode redundant has done so.
     fn send_recovery_copies(&mut self, now: Instant, copy: &Retransmittable<P>) {
         let is_recovering = |sender: &SendPath<P>| sender.liveness() == Liveness::Recovering && sender.is_open();
         let is_redundant = self.mode == Mode::Redundant;
+        let mut due = None;
         for (id, path) in self.paths.iter_mut().filter(|(_, path)| is_recovering(&path.sender)) {
             let is_limited = self.mode == Mode::Adaptive;
             let has_room = path.sender.has_cwnd_room() && !is_redundant;
             if has_room && (!is_limited || self.copy_budget.take(now, copy.bytes)) {
                 self.outbox.packet(now, id, path, copy, Options { is_copy: true, ..Options::default() });
+                due = path.next_wakeup().into_iter().chain(due).min();
             }
         }
+        self.advance_by(due);
     }
 
     /// Whether losses of packets sent now are repaired; in mode redundant they are not.
@@ -351,18 +299,23 @@ impl<P: Clone> Engine for Tunnel<P> {
     type Output = Output<P>;
 
     fn handle(&mut self, now: Instant, input: Input<P>) {
-        self.advanced = None;
         match input {
             Input::Packet { flow, bytes, bulk, packet } => {
-                self.last_busy = now;
+                self.note_busy(now);
                 self.queue.push(Queued { flow, bytes, bulk, arrived: now, packet });
+                return;
             }
             Input::Arrived { key, number, bytes, feedback, is_pure_ack, packet } => {
+                let tells_more = feedback.is_some() || self.paths.get(key.path).is_none();
                 self.note_packet(now, key.path, number, bytes, feedback);
                 let active_paths = self.paths.active_paths(self.mode, self.peer.retransmits);
                 self.reorder.take(now, key, packet, is_pure_ack, active_paths);
+                if !tells_more {
+                    self.watch(key.path);
+                    return self.advance_by(self.reorder.next_wakeup());
+                }
             }
-            Input::Keyless(packet) => self.reorder.ready.push_back(packet),
+            Input::Keyless(packet) => return self.reorder.ready.push_back(packet),
             Input::Message { path, number, message } => self.on_message(now, path, number, message),
             Input::Present(path, true) => self.paths.add(now, path),
             Input::Present(path, false) => self.retransmits.push_lost(now, self.paths.remove(path)),
@@ -381,6 +334,7 @@ impl<P: Clone> Engine for Tunnel<P> {
                 self.mode = self.paths.order.mode(self.wanted_mode);
             }
         }
+        self.advance_at = Some(now);
     }
 
     fn poll(&mut self, now: Instant) -> Option<Output<P>> {
@@ -392,7 +346,7 @@ impl<P: Clone> Engine for Tunnel<P> {
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        self.due().into_iter().chain(self.scheduler.retry_at).min()
+        self.advance_at.into_iter().chain(self.scheduler.retry_at).min()
     }
 }
 

@@ -93,11 +93,17 @@ impl<P> Path<P> {
         let liveness = self.sender.liveness();
         self.reported.replace(liveness) != Some(liveness)
     }
+
+    /// When a timer expires, or a report is due.
+    pub(super) fn next_wakeup(&self) -> Option<Instant> {
+        self.sender.next_wakeup().into_iter().chain(self.receiver.due()).min()
+    }
 }
 
 /// The paths that are present, and what is kept of others.
 #[derive(Debug)]
 pub(super) struct Paths<P> {
+    /// By number, up to the highest one that was ever present.
     present: Vec<Option<Path<P>>>,
     /// Next path sequence number of each path that is not present.
     next_numbers: [u64; MAX_PATHS],
@@ -113,7 +119,7 @@ impl<P> Paths<P> {
     /// No paths yet.
     pub(super) fn new(order: PathOrder) -> Paths<P> {
         Paths {
-            present: (0..MAX_PATHS).map(|_| None).collect(),
+            present: Vec::new(),
             next_numbers: [0; MAX_PATHS],
             wanted_states: [PathState::Active; MAX_PATHS],
             max_datagram_bytes: None,
@@ -171,7 +177,13 @@ impl<P> Paths<P> {
     /// Adds a path unless it is present.
     pub(super) fn add(&mut self, now: Instant, path: PathId) {
         let index = usize::from(path.0);
-        if let Some(slot @ None) = self.present.get_mut(index) {
+        if index >= MAX_PATHS {
+            return;
+        }
+        if index >= self.present.len() {
+            self.present.resize_with(index + 1, || None);
+        }
+        if let slot @ None = &mut self.present[index] {
             let mut sender = SendPath::new(now, self.wanted_states[index], self.next_numbers[index]);
             sender.mtu = self.max_datagram_bytes.map(PathMtu::new);
             sender.keepalive = self.keepalives[index];
@@ -190,9 +202,9 @@ impl<P> Paths<P> {
 
     /// Sets the wanted states of the first paths, present or not; the peer is informed at once.
     pub(super) fn set_wanted(&mut self, now: Instant, states: impl IntoIterator<Item = PathState>) {
-        for ((wanted, path), state) in self.wanted_states.iter_mut().zip(&mut self.present).zip(states) {
+        for (index, (wanted, state)) in self.wanted_states.iter_mut().zip(states).enumerate() {
             *wanted = state;
-            if let Some(path) = path {
+            if let Some(Some(path)) = self.present.get_mut(index) {
                 path.sender.wanted_state = state;
                 path.receiver.request_immediate_feedback(now);
             }

@@ -91,7 +91,7 @@ impl<P: Clone> Tunnel<P> {
         feedback: Option<PathFeedback>,
     ) {
         self.paths.add(now, path);
-        self.last_busy = now;
+        self.note_busy(now);
         let urgency = self.urgency(now, path, bytes);
         self.note_received(now, path, number, bytes + feedback.map_or(0, |_| FEEDBACK_BYTES), urgency);
         if let Some(feedback) = feedback.filter(|feedback| feedback.check == self.check()) {

@@ -259,30 +259,28 @@ fn find_candidates<P>(now: Instant, mode: Mode, paths: &Paths<P>, head: Head, ca
     let best = paths.senders().filter_map(class).min();
     candidates.clear();
     // A copy on every open path, also on backups: who chooses copies chooses their cost.
-    let may = |sender: &SendPath<P>| {
-        let is_spare = match mode {
-            Mode::Redundant | Mode::Adaptive => sender.is_open(),
-            _ => false,
-        };
-        is_spare || class(sender) == best
-    };
+    let copies = matches!(mode, Mode::Redundant | Mode::Adaptive);
+    let may = |sender: &SendPath<P>| copies && sender.is_open() || class(sender) == best;
     let usable = paths.iter().filter(|(_, path)| best.is_some() && may(&path.sender));
-    candidates.extend(usable.map(|(id, Path { sender, .. })| Candidate {
-        path: id,
-        rank: paths.order.rank(id),
-        is_backup: sender.wanted_state == PathState::Backup,
-        trust: Trust::of(now, sender),
-        is_up: sender.liveness() == Liveness::Up,
-        is_sure: sender.lateness.is_sure(now),
-        is_tried: sender.lateness.is_tried(now),
-        expected_arrival_us: sender.expected_arrival_us(head.wire_bytes, reference)
-            + if head.delay_counts { repair_us(sender) } else { 0 },
-        rate: sender.estimated_bytes_s(),
-        in_slow_start: sender.in_slow_start(),
-        rests: false,
-        has_cwnd_room: sender.has_cwnd_room(),
-        has_room_for_copies: sender.has_room_for_copies(),
-        paced_to: sender.paced_to(),
+    candidates.extend(usable.map(|(id, Path { sender, .. })| {
+        let rate = sender.estimated_bytes_s();
+        Candidate {
+            path: id,
+            rank: paths.order.rank(id),
+            is_backup: sender.wanted_state == PathState::Backup,
+            trust: Trust::of(now, sender),
+            is_up: sender.liveness() == Liveness::Up,
+            is_sure: sender.lateness.is_sure(now),
+            is_tried: sender.lateness.is_tried(now),
+            expected_arrival_us: sender.expected_arrival_us(head.wire_bytes, rate, reference)
+                + if head.delay_counts { repair_us(sender) } else { 0 },
+            rate,
+            in_slow_start: sender.in_slow_start(),
+            rests: false,
+            has_cwnd_room: sender.has_cwnd_room(),
+            has_room_for_copies: copies && sender.has_room_for_copies(),
+            paced_to: sender.paced_to(),
+        }
     }));
 }
 

@@ -158,6 +158,11 @@ impl<P> SendPath<P> {
         self.is_open() && matches!(self.liveness(), Liveness::Up | Liveness::Recovering)
     }
 
+    /// Whether its feedback is overdue, for short or for long.
+    pub(super) fn is_stalled(&self) -> bool {
+        self.liveness() >= Liveness::Probing
+    }
+
     /// Whether it is active or a backup.
     pub(super) fn is_open(&self) -> bool {
         self.wanted_state != PathState::Closed
@@ -210,10 +215,11 @@ impl<P> SendPath<P> {
         self.rate.limited = now;
     }
 
-    /// Expected arrival of a packet of `bytes` sent now, in µs, relative to the one-way delay `reference`.
-    pub(super) fn expected_arrival_us(&self, bytes: u32, reference: OneWayDelay) -> i64 {
+    /// Expected arrival of a packet of `bytes` sent now at the estimated `rate`, in µs, relative to the one-way delay
+    /// `reference`.
+    pub(super) fn expected_arrival_us(&self, bytes: u32, rate: Option<f64>, reference: OneWayDelay) -> i64 {
         let delay_us = self.one_way_delay.map_or(0, |one_way_delay| one_way_delay.minus_us(reference));
-        let Some((rate, rtt)) = self.estimated_bytes_s().zip(self.rtt.unqueued()) else { return delay_us };
+        let Some((rate, rtt)) = rate.zip(self.rtt.unqueued()) else { return delay_us };
         let ahead_s = (self.bytes_in_flight() as f64 / rate - rtt.as_secs_f64()).max(0.0);
         delay_us + ((ahead_s + f64::from(bytes) / rate) * 1e6) as i64
     }
@@ -340,7 +346,8 @@ impl<P> SendPath<P> {
     fn observed(&self) -> Observed {
         let is_answered = !(self.keepalive.only_after_peer && self.sent_keepalive);
         Observed {
-            rtt: self.rtt,
+            rtt: self.rtt.with_variation(),
+            feedback_delay: self.rtt.feedback_delay(),
             oldest_sent: self.in_flight.oldest_timed_from(),
             last_sent: self.in_flight.last_sent,
             keepalive: if is_answered { self.keepalive } else { Keepalive::OFF },
@@ -364,8 +371,7 @@ impl<P> SendPath<P> {
         }
         self.lateness.checked = now;
         let transition = self.liveness.advance(now, tunnel, &self.observed());
-        let is_stalled = self.liveness() >= Liveness::Probing;
-        let to_retransmit = match is_stalled && has_other_path || transition == Some(Transition::Down) {
+        let to_retransmit = match self.is_stalled() && has_other_path || transition == Some(Transition::Down) {
             true => self.in_flight.take_copies(),
             false => VecDeque::new(),
         };

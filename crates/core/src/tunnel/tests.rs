@@ -237,6 +237,9 @@ impl Testbed {
                 // A packet that finds the queue full is dropped.
                 let _ = self.links[usize::from(path.0)].send(self.now, direction, id, bytes);
             }
+            let (due, wakeup) = (self.endpoints[endpoint].due(), self.endpoints[endpoint].next_wakeup());
+            let late = |due: Instant| wakeup.is_none_or(|at| at > due.max(now + Duration::from_nanos(1)));
+            assert!(!due.is_some_and(late), "wakes at {wakeup:?}, but a timer expires at {due:?}");
         }
     }
 

@@ -2,6 +2,8 @@
 //! vehicle and once for the gateway. Its datagrams have the same length on the
 //! links as on a real network.
 
+use std::sync::Arc;
+
 use crosslane_core::actuator::Steering;
 use crosslane_core::agent::MAX_PATHS;
 use crosslane_core::engine::Engine;
@@ -22,7 +24,7 @@ const MIN_TIMER: Duration = Duration::from_micros(50);
 
 /// The endpoints of vehicle and gateway, indexed by their send direction.
 pub(super) struct TunnelEndpoints {
-    endpoints: [Tunnel<Packet>; 2],
+    endpoints: [Tunnel<Arc<Packet>>; 2],
     due: [Option<Instant>; 2],
     overhead: Overhead,
 }
@@ -43,7 +45,7 @@ pub(super) struct TunnelPacket {
     pub path: PathId,
     /// Length including the IP header, in bytes.
     pub ip_bytes: u16,
-    output: Output<Packet>,
+    output: Output<Arc<Packet>>,
 }
 
 impl TunnelEndpoints {
@@ -69,7 +71,7 @@ impl TunnelEndpoints {
 
     /// Bytes of packets that both endpoints sent again, or over several paths.
     pub(super) fn copied_bytes(&self) -> u64 {
-        let paths = |endpoint: &Tunnel<Packet>| -> u64 {
+        let paths = |endpoint: &Tunnel<Arc<Packet>>| -> u64 {
             (0..MAX_PATHS as u8).filter_map(|path| endpoint.path(PathId(path))).map(|path| path.copied_bytes).sum()
         };
         self.endpoints.iter().map(paths).sum()
@@ -90,7 +92,12 @@ impl TunnelEndpoints {
         self.handle(
             now,
             direction,
-            Input::Packet { flow: FLOW, bytes: packet.ip_bytes().into(), bulk: packet.is_bulk(), packet },
+            Input::Packet {
+                flow: FLOW,
+                bytes: packet.ip_bytes().into(),
+                bulk: packet.is_bulk(),
+                packet: Arc::new(packet),
+            },
         );
     }
 
@@ -134,7 +141,7 @@ impl TunnelEndpoints {
                 message.write(&mut wire);
                 (*path, wire.len() as u32 + if number.is_some() { SEQUENCE_BYTES } else { 0 })
             }
-            Output::Deliver(packet) => return Some(TunnelOutput::Delivered(*packet)),
+            Output::Deliver(packet) => return Some(TunnelOutput::Delivered(**packet)),
             Output::Changed { path, liveness, reason } => {
                 return Some(TunnelOutput::LivenessChanged(*path, *liveness, reason.clone()));
             }
@@ -143,7 +150,7 @@ impl TunnelEndpoints {
         Some(TunnelOutput::Datagram(TunnelPacket { path, ip_bytes, output }))
     }
 
-    fn handle(&mut self, now: Instant, direction: Direction, input: Input<Packet>) {
+    fn handle(&mut self, now: Instant, direction: Direction, input: Input<Arc<Packet>>) {
         let place = direction as usize;
         self.endpoints[place].handle(now, input);
         self.due[place] = Some(now);

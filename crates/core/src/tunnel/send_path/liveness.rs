@@ -3,7 +3,6 @@
 use alloc::format;
 use alloc::string::String;
 
-use super::rtt::Rtt;
 use crate::time::{Duration, Instant};
 use crate::tunnel::keepalive::Keepalive;
 
@@ -68,7 +67,10 @@ pub(in super::super) struct TunnelState {
 /// What liveness and its timers depend on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observed {
-    pub(super) rtt: Rtt,
+    /// RTT and four times its variation; `None` before the first answer.
+    pub(super) rtt: Option<Duration>,
+    /// Usual delay of a report at the peer.
+    pub(super) feedback_delay: Duration,
     /// Send time of the oldest packet in flight; later if its report may be late.
     pub(super) oldest_sent: Option<Instant>,
     /// Send time of the newest packet.
@@ -80,6 +82,12 @@ pub(super) struct Observed {
     pub(super) is_doubted: bool,
     /// Whether the path is to be closed; it is then not probed.
     pub(super) is_closed: bool,
+}
+
+impl Observed {
+    fn feedback_timeout(&self) -> Duration {
+        self.rtt.unwrap_or_default() + self.feedback_delay * 3 + FEEDBACK_MARGIN
+    }
 }
 
 /// A change that the rest of the path follows.
@@ -192,8 +200,8 @@ impl LivenessMonitor {
     fn expires_at(&self, path: &Observed) -> Option<Instant> {
         let timeout = match self.liveness {
             Liveness::Down => return None,
-            Liveness::Probing => (feedback_timeout(&path.rtt) + self.tunnel.delay_difference) * 2 + PROBE_TIMEOUT,
-            _ if path.rtt.min.is_some() => feedback_timeout(&path.rtt),
+            Liveness::Probing => (path.feedback_timeout() + self.tunnel.delay_difference) * 2 + PROBE_TIMEOUT,
+            _ if path.rtt.is_some() => path.feedback_timeout(),
             _ => PROBE_INTERVAL_UNANSWERED,
         };
         path.oldest_sent.map(|sent| sent + timeout)
@@ -202,7 +210,7 @@ impl LivenessMonitor {
     /// When to send a tail-loss probe: a loss at the end of a burst shows only by a later packet.
     fn tail_probe_at(&self, path: &Observed) -> Option<Instant> {
         let since = path.oldest_sent.filter(|sent| self.liveness == Liveness::Up && *sent >= self.tail_probed)?;
-        Some(since + path.rtt.smoothed() + path.rtt.variation * 4 + path.rtt.feedback_delay() * 4)
+        Some(since + path.rtt.unwrap_or_default() + path.feedback_delay * 4)
     }
 
     /// When a probe is due.
@@ -235,15 +243,12 @@ impl LivenessMonitor {
     }
 }
 
-fn feedback_timeout(rtt: &Rtt) -> Duration {
-    rtt.smoothed() + rtt.variation * 4 + rtt.feedback_delay() * 3 + FEEDBACK_MARGIN
-}
-
 #[cfg(test)]
 mod tests {
     use alloc::vec::Vec;
 
     use super::*;
+    use crate::tunnel::send_path::rtt::FEEDBACK_DELAY;
 
     const RTT: Duration = Duration::from_millis(20);
 
@@ -251,16 +256,11 @@ mod tests {
         Instant::from_millis(ms)
     }
 
-    fn rtt() -> Rtt {
-        let mut rtt = Rtt::default();
-        (0..100).for_each(|ms| rtt.note(at(ms), RTT));
-        rtt
-    }
-
     /// A path with a packet in flight since 1 s, and nothing sent since.
-    fn observed(rtt: &Rtt) -> Observed {
+    fn observed() -> Observed {
         Observed {
-            rtt: *rtt,
+            rtt: Some(RTT),
+            feedback_delay: FEEDBACK_DELAY,
             oldest_sent: Some(at(1000)),
             last_sent: at(1000),
             keepalive: Keepalive::DEFAULT,
@@ -279,8 +279,7 @@ mod tests {
 
     /// The times and transitions while no feedback arrives.
     fn without_feedback(monitor: &mut LivenessMonitor, tunnel: TunnelState) -> Vec<(u64, Transition)> {
-        let rtt = rtt();
-        let advance = |ms| Some((ms - 1000, monitor.advance(at(ms), tunnel, &observed(&rtt))?));
+        let advance = |ms| Some((ms - 1000, monitor.advance(at(ms), tunnel, &observed())?));
         (1000..2000).filter_map(advance).collect()
     }
 
@@ -300,8 +299,7 @@ mod tests {
 
     #[test]
     fn a_tail_loss_probe_is_sent_once_for_each_burst() {
-        let (rtt, mut monitor) = (rtt(), up());
-        let path = observed(&rtt);
+        let (path, mut monitor) = (observed(), up());
         assert_eq!(monitor.probe_at(&path), None, "a packet is in flight");
         assert_eq!(monitor.next_wakeup(&path), Some(at(1032)), "an RTT and the delay of feedback");
         assert_eq!(monitor.advance(at(1032), TunnelState::default(), &path), None);
@@ -312,8 +310,7 @@ mod tests {
 
     #[test]
     fn an_idle_path_is_probed_less_often_while_the_whole_tunnel_is_idle() {
-        let (rtt, mut monitor) = (rtt(), up());
-        let path = Observed { oldest_sent: None, ..observed(&rtt) };
+        let (path, mut monitor) = (Observed { oldest_sent: None, ..observed() }, up());
         assert_eq!(monitor.probe_at(&path), Some(at(1500)));
         let is_idle = TunnelState { is_idle: true, ..TunnelState::default() };
         monitor.advance(at(1100), is_idle, &path);

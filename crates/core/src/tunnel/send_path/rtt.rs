@@ -78,6 +78,11 @@ impl Rtt {
         Some(self.min? + delay)
     }
 
+    /// The smoothed RTT and four times its variation, as in the timeout of RFC 6298; `None` before the first.
+    pub(super) fn with_variation(&self) -> Option<Duration> {
+        Some(self.smoothed? + self.variation * 4)
+    }
+
     pub(in super::super) fn smoothed(&self) -> Duration {
         self.smoothed.unwrap_or_default()
     }
