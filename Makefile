@@ -17,7 +17,7 @@ DISTRIBUTIONS ?= leave-coverage leave-coverage-fast pass-by leave-coverage-loade
 SHORT = leave-coverage:kernel,threshold sudden-loss:threshold sudden-loss-down:threshold backup-mode \
     deadline/narrow-10s-cubic tunnel/narrow-25-47 tunnel/redundant-loss:tunnel-redundant roadside/ten-200:threshold
 
-STRATEGIES = kernel,kernel-tuned,hapanchak,threshold
+STRATEGIES = kernel,kernel-tuned,hapanchak,threshold,adaptive
 # Plain TCP in addition, where a single path can carry the drive.
 ALONE_leave-coverage-loaded = ,lte-alone
 ALONE_aggregate = ,single
@@ -38,7 +38,7 @@ comma := ,
 WIREGUARD := $(shell command -v wireguard-go)
 BESIDE_unshaped = ,vxlan$(if $(WIREGUARD),$(comma)wireguard-go)
 BESIDE_far-20-100 = ,single-far
-# Seeds of conformance's kernel side, where five are too few: the results of `kernel` and `kernel-tuned` there have two modes.
+# Seeds of the drives, where ten are too few: the results of `kernel` and `kernel-tuned` there have two modes.
 DRIVEN_enter-coverage = 1..15
 DRIVEN_pass-by = 1..15
 DRIVEN_leave-coverage-loaded = 1..15
@@ -117,10 +117,8 @@ soak: ## an agent whose links and connections come and go for an hour: neither m
 	$(call say,soaking for $(or $(MINUTES),60) minutes)
 	MINUTES=$(or $(MINUTES),60) cargo test --release --locked -p crosslane --test main soak:: -- --nocapture
 
-results: build lab ## measure every strategy in every scenario, 10 seeds each, into docs/results/results.md (over an hour)
-	@set -e; for name in $(SCENARIOS); do $(MAKE) --no-print-directory runs/results/$$name; done
-	@set -e; for name in $(DISTRIBUTIONS); do $(MAKE) --no-print-directory runs/distributions/$$name; done
-	$(LAB) results $(SCENARIOS:%=runs/results/%) $(DISTRIBUTIONS:%=runs/distributions/%) --out docs/results/results.md
+results: build lab $(SCENARIOS:%=runs/kernel/%) $(DISTRIBUTIONS:%=runs/distributions/%) ## measure every strategy in every scenario, 10 seeds each, into docs/results/results.md (hours; with conformance in one command the drives are the same)
+	$(LAB) results $(SCENARIOS:%=runs/kernel/%) $(DISTRIBUTIONS:%=runs/distributions/%) --out docs/results/results.md
 
 nota: build lab ## simulate the measurements of the thesis on MP-DPA, into docs/results/nota.md (some minutes)
 	$(call say,simulating the thesis on MP-DPA)
@@ -175,13 +173,13 @@ runs/tunnel/%: FORCE
 	$(call say,measuring tunnel/$*)
 	$(CROSSLANE) drive scenarios/tunnel/$*.toml --strategy $(if $(filter throttled,$*),$(TUNNELED_TCP),$(TUNNELED_UDP)) --seed 1..5 --out $@
 
-runs/results/%: FORCE
-	$(call say,measuring $*)
-	$(CROSSLANE) drive scenarios/$*.toml --strategy $(STRATEGIES)$(ALONE_$*) --seed 1..10 --out $@
+runs/kernel/%: FORCE
+	$(call say,driving $* on the kernel)
+	$(CROSSLANE) drive scenarios/$*.toml --strategy $(STRATEGIES)$(ALONE_$*) --seed $(or $(DRIVEN_$*),1..10) --out $@
 
 runs/distributions/%: FORCE
 	$(call say,simulating $* over 200 seeds)
-	$(CROSSLANE) simulate scenarios/$*.toml --strategy $(STRATEGIES)$(ALONE_$*) --seed 1..200 --records none --out $@
+	$(CROSSLANE) simulate scenarios/$*.toml --strategy $(STRATEGIES),oracle$(ALONE_$*) --seed 1..200 --records none --out $@
 
 deadlines: build lab ## measure the cases with deadlines, simulated and driven, into docs/results/deadlines-measured.md (over an hour)
 	@set -e; for name in $(DEADLINES); do $(MAKE) --no-print-directory runs/deadlines/$$name; done
@@ -194,15 +192,9 @@ runs/deadlines/%: FORCE
 	$(CROSSLANE) simulate scenarios/deadline/$*.toml --strategy $(OTHERS) --seed 1..20 --records none --out $@/compared
 	$(CROSSLANE) drive scenarios/deadline/$*.toml --strategy $(DRIVEN) --seed 1..5 --out $@/driven
 
-conformance: build lab ## measure the agreement of the simulator with the kernel, into docs/results/conformance.md (over an hour)
-	@set -e; for name in $(SCENARIOS); do $(MAKE) --no-print-directory runs/conformance/kernel/$$name; done
-	@$(MAKE) --no-print-directory conformance-simulated
-	$(LAB) conformance $(SCENARIOS:%=runs/conformance/kernel/%) $(SCENARIOS:%=runs/conformance/simulated/%) \
+conformance: build lab $(SCENARIOS:%=runs/kernel/%) conformance-simulated ## measure the agreement of the simulator with the kernel, into docs/results/conformance.md (hours)
+	$(LAB) conformance $(SCENARIOS:%=runs/kernel/%) $(SCENARIOS:%=runs/conformance/simulated/%) \
 	    --golden lab/tests/golden/conformance.csv --out docs/results/conformance.md
-
-runs/conformance/kernel/%: FORCE
-	$(call say,driving $* on the kernel)
-	$(CROSSLANE) drive scenarios/$*.toml --strategy $(STRATEGIES)$(ALONE_$*) --seed $(or $(DRIVEN_$*),1..5) --out $@
 
 conformance-check: build lab conformance-simulated
 	$(call say,comparing the simulator with stored results of the kernel)

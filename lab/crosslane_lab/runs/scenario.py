@@ -44,7 +44,6 @@ class Scenario:
     crossings: tuple[Crossing, ...]
     outages: dict[str, Spans]
     expected_metrics: tuple[str, ...]
-    limits: dict[tuple[str, str], float]
 
     @staticmethod
     def read(file: Path) -> "Scenario":
@@ -75,7 +74,6 @@ class Scenario:
 def _scenario(data: dict[str, Any]) -> Scenario:
     service, traffic, paths = data["service"], data["traffic"], data["paths"]
     bounds = [entry for entry in data["expect"] if "metric" in entry]
-    fixed = [entry for entry in bounds if entry["bound"] == "at_most" and entry["of_strategy"] is None]
     return Scenario(
         paths=tuple(path["name"] for path in paths),
         cells=tuple(path["name"] for path in paths if path["link"] == "cellular"),
@@ -100,7 +98,6 @@ def _scenario(data: dict[str, Any]) -> Scenario:
         ),
         outages=_outages(paths, data["roadside_units"]),
         expected_metrics=tuple(dict.fromkeys(entry["metric"] for entry in bounds)),
-        limits={(entry["strategy"], entry["metric"]): entry["limit"] for entry in fixed},
     )
 
 
