@@ -93,11 +93,6 @@ impl<P> Path<P> {
         let liveness = self.sender.liveness();
         self.reported.replace(liveness) != Some(liveness)
     }
-
-    /// When a timer expires, or a report is due.
-    pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        self.sender.next_wakeup().into_iter().chain(self.receiver.due()).min()
-    }
 }
 
 /// The paths that are present, and what is kept of others.
@@ -246,7 +241,7 @@ impl<P> Paths<P> {
         let report = |(path, id): (&mut Option<Path<P>>, PathId)| {
             let Path { sender, receiver, .. } = path.as_mut()?;
             let report = receiver.report(now, id, sender.wanted_state, self.order.rank(id))?;
-            Some(PathReport { is_overdue: sender.liveness() >= Liveness::Probing, ..report })
+            Some(PathReport { is_overdue: sender.liveness().is_overdue(), ..report })
         };
         self.present.iter_mut().zip((0..).map(PathId)).filter_map(report).collect()
     }

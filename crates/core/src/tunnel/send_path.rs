@@ -158,11 +158,6 @@ impl<P> SendPath<P> {
         self.is_open() && matches!(self.liveness(), Liveness::Up | Liveness::Recovering)
     }
 
-    /// Whether its feedback is overdue, for short or for long.
-    pub(super) fn is_stalled(&self) -> bool {
-        self.liveness() >= Liveness::Probing
-    }
-
     /// Whether it is active or a backup.
     pub(super) fn is_open(&self) -> bool {
         self.wanted_state != PathState::Closed
@@ -371,7 +366,8 @@ impl<P> SendPath<P> {
         }
         self.lateness.checked = now;
         let transition = self.liveness.advance(now, tunnel, &self.observed());
-        let to_retransmit = match self.is_stalled() && has_other_path || transition == Some(Transition::Down) {
+        let to_retransmit = match self.liveness().is_overdue() && has_other_path || transition == Some(Transition::Down)
+        {
             true => self.in_flight.take_copies(),
             false => VecDeque::new(),
         };

@@ -3,13 +3,20 @@
 
 use super::paths::Path;
 use super::primary_path::wants_trains;
-use super::send_path::{Liveness, SendPath, TunnelState};
+use super::send_path::{SendPath, TunnelState};
 use super::{Output, Tunnel};
 use crate::path::PathId;
 use crate::time::{Duration, Instant};
 
 /// The tunnel is idle after this time without a packet.
 const IDLE_AFTER: Duration = Duration::from_secs(5);
+
+impl<P> Path<P> {
+    /// When a timer expires, or a report is due.
+    pub(super) fn next_wakeup(&self) -> Option<Instant> {
+        self.sender.next_wakeup().into_iter().chain(self.receiver.due()).min()
+    }
+}
 
 impl<P: Clone> Tunnel<P> {
     /// When a timer of a path or of the reorder buffer expires.
@@ -43,7 +50,7 @@ impl<P: Clone> Tunnel<P> {
     /// Records that a packet passes. All paths are advanced if the tunnel was idle, or one is stalled, whose packets
     /// another path is to carry.
     pub(super) fn note_busy(&mut self, now: Instant) {
-        if now.since(self.last_busy) > IDLE_AFTER || self.paths.senders().any(SendPath::is_stalled) {
+        if now.since(self.last_busy) > IDLE_AFTER || self.paths.senders().any(|sender| sender.liveness().is_overdue()) {
             self.advance_at = Some(now);
         }
         self.last_busy = now;
@@ -63,7 +70,7 @@ impl<P: Clone> Tunnel<P> {
             self.retransmits.push_lost(now, path.sender.advance(now, state, has_other_path));
             if path.take_change() {
                 let (liveness, reason) = (path.sender.liveness(), path.sender.reason().clone());
-                is_overdue |= liveness >= Liveness::Probing;
+                is_overdue |= liveness.is_overdue();
                 self.outbox.outputs.push_back(Output::Changed { path: id, liveness, reason });
             }
         }

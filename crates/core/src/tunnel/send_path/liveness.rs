@@ -43,6 +43,11 @@ pub enum Liveness {
 }
 
 impl Liveness {
+    /// Whether feedback is overdue, for a moment or for long.
+    pub(in super::super) fn is_overdue(self) -> bool {
+        self >= Liveness::Probing
+    }
+
     /// The name in records and logs.
     pub fn name(self) -> &'static str {
         match self {
