@@ -366,11 +366,8 @@ impl<P> SendPath<P> {
         }
         self.lateness.checked = now;
         let transition = self.liveness.advance(now, tunnel, &self.observed());
-        let to_retransmit = match self.liveness().is_overdue() && has_other_path || transition == Some(Transition::Down)
-        {
-            true => self.in_flight.take_copies(),
-            false => VecDeque::new(),
-        };
+        let may_move = self.liveness().is_overdue() && has_other_path || transition == Some(Transition::Down);
+        let to_retransmit = if may_move { self.in_flight.take_copies() } else { VecDeque::new() };
         self.follow(transition);
         to_retransmit
     }
