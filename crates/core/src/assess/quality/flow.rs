@@ -365,7 +365,8 @@ impl Flow {
         // A message has arrived when half of the RTT is left.
         let one_way_ms = self.least() / 2.0;
         let by_age = || exceeds(Sign::Age, self.age_ms(now), self.age_limit_ms(limits));
-        if self.is_bulk || self.is_full {
+        // A loss makes the window of a sender of messages small; a full one is then no sign of much data.
+        if self.is_bulk || self.is_full && self.last.cwnd >= INITIAL_WINDOW {
             let first = || by_age().filter(|_| is_first);
             return self.shortfall().or_else(first).or_else(|| self.quiet(now, limits));
         }

@@ -49,6 +49,23 @@ fn nothing_acknowledged_is_a_sign_though_the_window_is_full() {
     assert_eq!(drive.is(), (Belief::Stalled, "quality.age"));
 }
 
+/// As on Linux 6.18: what comes after a lost segment is acknowledged out of order, the lost one is sent again and lost
+/// again, and with a window of one segment the next messages wait.
+#[test]
+fn a_message_that_is_lost_twice_is_a_sign_though_the_window_of_the_recovery_is_full() {
+    let mut drive = Drive::new(Rat::Ieee80211p, 100);
+    drive.signal(-60.0);
+    for rtt_ms in [10, 20].into_iter().cycle().take(250) {
+        drive.messages(20, rtt_ms);
+    }
+    [1, 1, 2].into_iter().for_each(|unacked| drive.step(unacked));
+    assert_eq!(drive.is().0, Belief::Good);
+    (drive.transport.delivered, drive.transport.sacked, drive.transport.retransmitted) = (drive.sent + 1, 1, 1);
+    (drive.transport.cwnd, drive.transport.notsent_bytes) = (1, 1000);
+    (0..3).for_each(|_| drive.step(2));
+    assert_eq!(drive.is(), (Belief::Stalled, "quality.age"));
+}
+
 #[test]
 fn a_byte_that_waits_for_twice_as_long_as_a_message_may_take_is_a_sign_whatever_the_rtts_were() {
     let mut drive = Drive::new(Rat::Lte, 100);
