@@ -5,10 +5,11 @@ use std::fs;
 use std::io;
 use std::process::Command;
 
-/// This program, to be started with arguments.
+/// This program, to be started with arguments: the same one also if its file was replaced since, as by a build.
 #[expect(clippy::disallowed_methods, reason = "the program itself, not another one")]
 pub fn this_program() -> io::Result<Command> {
-    std::env::current_exe().map(Command::new)
+    let file = std::env::current_exe()?;
+    Ok(if file.exists() { Command::new(file) } else { Command::new("/proc/self/exe") })
 }
 
 /// Programs that set endpoints of MPTCP by themselves.
