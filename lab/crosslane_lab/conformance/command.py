@@ -7,6 +7,7 @@ from pathlib import Path
 from crosslane_lab.conformance import compare as conformance
 from crosslane_lab.conformance.compare import INSIDE, REPORTED
 from crosslane_lab.conformance.page import page
+from crosslane_lab.errors import unreadable
 from crosslane_lab.output import write_file
 from crosslane_lab.runs.folder import RunFolder
 
@@ -32,6 +33,9 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 
 def _act(options: argparse.Namespace) -> int:
+    if options.check and not options.golden.exists():
+        remedy = "name the file to compare with, as lab/tests/golden/conformance.csv"
+        raise unreadable(options.golden, "the file is missing", remedy)
     golden = conformance.read_golden(options.golden)
     exemptions = conformance.read_exemptions(options.exceptions or options.golden.with_suffix(".toml"))
     figures = conformance.compare(golden, (RunFolder.open(path) for path in options.runs))
