@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use strsim::levenshtein;
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// The message of the TOML reader about a key or table that is there already.
@@ -35,7 +36,7 @@ impl TomlFault {
             return TomlFault { line, what, remedy };
         }
         let key = match (DeTable::parse(text), start) {
-            (Ok(document), Some(start)) => key_around(document.get_ref(), start).map(str::to_owned),
+            (Ok(document), Some(start)) => key_of(document.get_ref(), start).map(str::to_owned),
             (Ok(_), None) => None,
             (Err(_), _) => {
                 remedy = "write it as TOML (https://toml.io)".into();
@@ -92,18 +93,24 @@ fn brackets(text: &str, message: &str) -> Option<(String, String)> {
     }
 }
 
-/// The key with the smallest value around `offset`. That of a header is none: its value begins before it.
-fn key_around<'a>(table: &'a DeTable<'_>, offset: usize) -> Option<&'a str> {
+/// The key whose value, or an item in whose list, begins at `offset`. That of a header is none: its value begins
+/// before it.
+fn key_of<'a>(table: &'a DeTable<'_>, offset: usize) -> Option<&'a str> {
     table.iter().find_map(|(key, value)| {
-        let is_value = key.span().end <= value.span().start && value.span().contains(&offset);
-        inside(value.get_ref(), offset).or(is_value.then(|| key.get_ref().as_ref()))
+        let is_value = key.span().end <= value.span().start && begins(value, offset);
+        if is_value { Some(key.get_ref().as_ref()) } else { inside(value.get_ref(), offset) }
     })
 }
 
-/// The same inside a value.
+fn begins(value: &Spanned<DeValue<'_>>, offset: usize) -> bool {
+    let mut items = value.get_ref().as_array().into_iter().flat_map(|items| items.iter());
+    value.span().start == offset || items.any(|item| begins(item, offset))
+}
+
+/// The same as [`key_of`] for the tables inside a value.
 fn inside<'a>(value: &'a DeValue<'_>, offset: usize) -> Option<&'a str> {
     match value {
-        DeValue::Table(table) => key_around(table, offset),
+        DeValue::Table(table) => key_of(table, offset),
         DeValue::Array(items) => items.iter().find_map(|item| inside(item.get_ref(), offset)),
         _ => None,
     }
@@ -256,6 +263,7 @@ mod tests {
         for (text, expected) in [
             ("vehicle = 5", "1: `vehicle`: invalid type: integer `5`; give a table, as { key = value }"),
             ("[vehicle]\nat_m = 5", "2: `at_m`: invalid type: integer `5`; give a list of two"),
+            ("vehicle = { of = {}, too = 1 }", "1: unknown key `too`; did you mean `of`?"),
             ("vehicle = [5]", "1: `vehicle`: invalid type: list; give a table, as { key = value }"),
             ("[[path]]\ncost = [5]", "2: `cost`: invalid type: list; give a number"),
             ("[[path]]\ncost = { a = 5 }", "2: `cost`: invalid type: table; give a number"),
