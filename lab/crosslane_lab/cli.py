@@ -1,7 +1,8 @@
-"""The command `crosslane-lab`: exit code 0 for success, 1 for failure, 2 for unusable input."""
+"""The command `crosslane-lab`: exit code 0 for success, 1 for failure, 2 for unusable input, 130 after Ctrl-C."""
 
 import argparse
 import errno
+import signal
 import sys
 import webbrowser
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from crosslane_lab.errors import LabError, unreadable
 from crosslane_lab.learn import command as learn
 from crosslane_lab.mobility import command as mobility
 from crosslane_lab.openflow import command as openflow
+from crosslane_lab.output import write_file
 from crosslane_lab.pages import deadlines, results, roadside, tunnel
 from crosslane_lab.pairs import command as pairs
 from crosslane_lab.papers import command as reproduce
@@ -31,13 +33,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"crosslane-lab: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        attempt = f"working on {error.filename}" if error.filename else "writing a result"
+        attempt = f"working on {error.filename}" if error.filename else "printing"
         remedy = "free some space there" if error.errno == errno.ENOSPC else "check the path and its permissions"
         print(f"crosslane-lab: while {attempt}: {error.strerror or error}; {remedy}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("crosslane-lab: stopped", file=sys.stderr)
-        return 1
+        return 128 + signal.SIGINT
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -109,5 +111,5 @@ def _calibrate(options: argparse.Namespace) -> None:
     if options.out is None:
         print(fitted, end="")
         return
-    options.out.write_text(fitted, encoding="utf-8")
+    write_file(options.out, fitted)
     print(options.out)

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import resource
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -75,8 +76,27 @@ def test_a_full_disk_is_named_with_what_to_do(
     full = Mock(write=Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
     monkeypatch.setattr("sys.stdout", full)
     assert main(["report", str(drive), "--open", "no"]) == 1
-    sentence = "crosslane-lab: while writing a result: No space left on device; free some space there\n"
+    sentence = "crosslane-lab: while printing: No space left on device; free some space there\n"
     assert capsys.readouterr().err == sentence
+
+
+def test_a_result_that_does_not_fit_on_the_disk_is_named_and_not_left_in_part(
+    drive: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = drive / "report.html"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        assert main(["report", str(drive), "--open", "no"]) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    sentence = f"crosslane-lab: while working on {out}: File too large; check the path and its permissions\n"
+    assert (capsys.readouterr().err, out.exists()) == (sentence, False)
+
+
+def test_an_interrupt_is_exit_code_130(drive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crosslane_lab.report.page.write", Mock(side_effect=KeyboardInterrupt))
+    assert main(["report", str(drive), "--open", "no"]) == 130
 
 
 def test_an_unwritable_output_is_a_failure_of_code_1(drive: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -111,6 +111,13 @@ def test_what_only_one_side_has_is_outside_and_reinjection_is_not_evaluated() ->
     assert verdict("reinjected_bytes", some, Spread(1e9, 1e9, 1e9, 5)) == REPORTED
 
 
+def test_a_check_against_a_golden_file_that_is_missing_fails(workspace: Workspace) -> None:
+    assert workspace.check(workspace.kernel, workspace.simulation()) == 2
+    assert workspace.output.err.startswith(
+        f"crosslane-lab: while reading {workspace.golden}: the file is missing; name"
+    )
+
+
 def test_golden_file_and_page_have_both_sides(workspace: Workspace) -> None:
     assert workspace.write(workspace.kernel, workspace.simulation(gap_ms__max=70.0)) == 0
     rows = workspace.golden.read_text().splitlines()
@@ -184,7 +191,7 @@ def test_metrics_that_the_seed_determines_are_compared_over_the_seeds_of_the_val
 
 
 def test_a_missing_side_is_reported(workspace: Workspace, tmp_path: Path) -> None:
-    assert workspace.check(workspace.simulation()) == 2
+    assert workspace.write(workspace.simulation()) == 2
     assert "the golden file has no kernel side of leave; give the folder of the kernel, too" in workspace.output.err
     assert workspace.write(workspace.kernel) == 2
     assert "no simulation of leave is given; give the folder of the simulator, too" in workspace.output.err

@@ -30,10 +30,10 @@ enum Kind {
 
 impl Kind {
     /// A file with `listen` outside of sections is a controller's. One with a `path`, a `unit`, a `roadside`, or a
-    /// gateway's `listen`, is an agent's configuration, and so is one with nothing that every scenario has. What is no
-    /// TOML is left to the reader of scenarios, which says why.
+    /// gateway's `listen`, is an agent's configuration, and so is one with nothing that every scenario has. Of what is no
+    /// TOML, the keys that can be read decide.
     fn of(text: &str) -> Kind {
-        let Ok(document) = DeTable::parse(text) else { return Kind::Scenario };
+        let (document, _) = DeTable::parse_recoverable(text);
         let table = document.get_ref();
         let has = |keys: &[&str]| keys.iter().any(|key| table.contains_key(*key));
         let tunnel = table.get("tunnel").and_then(|value| value.get_ref().as_table());

@@ -18,7 +18,11 @@ pub fn read(file: &Path) -> Result<String> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(Error::new(ErrorKind::FileTooLarge, format!("it has more than {} MiB", MAX_BYTES >> 20)));
     }
-    String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::InvalidData, "it is not UTF-8 text"))
+    String::from_utf8(bytes).map_err(|fault| {
+        let before = fault.as_bytes().iter().take(fault.utf8_error().valid_up_to());
+        let line = 1 + before.filter(|&&byte| byte == b'\n').count();
+        Error::new(ErrorKind::InvalidData, format!("it is not UTF-8 text, first in line {line}"))
+    })
 }
 
 /// Reads the configuration of an agent or a controller.

@@ -74,7 +74,7 @@ const SCENARIOS: &[(&str, &str, &str)] = &[
     (
         "rate_mbit_s = 20",
         "trace = \"binary.csv\"",
-        "reading binary.csv, which s.toml names in line 21: it is not UTF-8 text",
+        "reading binary.csv, which s.toml names in line 21: it is not UTF-8 text, first in line 2;",
     ),
     ("route = { from_m = [40, 4], to_m = [100, 4], speed_kmh = 50 }", "mobility = \"map.csv\"", "map.csv, line 3: "),
 ];

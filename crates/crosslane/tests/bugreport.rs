@@ -131,3 +131,15 @@ fn what_is_missing_is_named_and_is_no_error() {
     let about: Value = serde_json::from_str(&files["about.json"]).unwrap();
     assert_eq!(about["missing"].as_array().map(Vec::len), Some(3), "{about}");
 }
+
+#[test]
+fn an_archive_that_cannot_be_written_is_not_left_in_part() {
+    let folder = TempDir::new().unwrap();
+    let mut command = Command::new("sh");
+    // No file may be larger than 0 bytes; without the trap the signal ends the program.
+    command.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" bugreport", CROSSLANE]).current_dir(folder.path());
+    let output: ProgramOutput = command.stdin(Stdio::null()).output().unwrap().into();
+    let expected = "while writing crosslane-bugreport.tar.gz: File too large (os error 27); name another file by --out";
+    assert!(output.code == Some(1) && output.stderr.contains(expected), "{output:?}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}

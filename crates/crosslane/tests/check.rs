@@ -46,6 +46,12 @@ fn a_file_with_a_fault_is_read_as_what_it_is_meant_to_be() {
             "configuration f.toml line 2: `key`: invalid type: integer `7`; give",
         ),
         ("name = \"drive\"\nname = \"drive\"\n", "f.toml, line 2: `name` is already in line 1; remove one of the two"),
+        ("name = \"drive\"\nduration_s = 4 s\n", "f.toml, line 2: `duration_s`: "),
+        (
+            "[[path]]\nname = \"lte\"\n[service\n",
+            "configuration f.toml line 3: unclosed table, expected `]`; write it as",
+        ),
+        ("listen = \"127.0.0.1:4761\"\nkey =\n", "configuration f.toml line 2: "),
         ("", "f.toml, line 1: `name` is missing; add it (docs/reference/scenario.md lists the keys)"),
     ];
     let mut complaints = Vec::new();

@@ -219,6 +219,17 @@ fn folders_of_runs_that_a_comparison_does_not_have_are_named_and_stay() {
 }
 
 #[test]
+fn a_run_leaves_nothing_of_an_earlier_one_in_its_folder() {
+    let workdir = workdir();
+    let run = workdir.path().join("out/runs/kernel-1");
+    fs::create_dir_all(run.join("keys")).unwrap();
+    fs::write(run.join("agent.log"), "of a drive").unwrap();
+    let output = simulate(&workdir, "--strategy kernel --out out");
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{output:?}");
+    assert!(run.join("packets.arrow").exists() && !run.join("agent.log").exists() && !run.join("keys").exists());
+}
+
+#[test]
 fn a_comparison_that_is_killed_leaves_no_results_of_an_earlier_one() {
     let workdir = workdir();
     let out = workdir.path().join("out");

@@ -7,6 +7,8 @@ from pathlib import Path
 from crosslane_lab.conformance import compare as conformance
 from crosslane_lab.conformance.compare import INSIDE, REPORTED
 from crosslane_lab.conformance.page import page
+from crosslane_lab.errors import unreadable
+from crosslane_lab.output import write_file
 from crosslane_lab.runs.folder import RunFolder
 
 
@@ -31,6 +33,9 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 
 def _act(options: argparse.Namespace) -> int:
+    if options.check and not options.golden.exists():
+        remedy = "name the file to compare with, as lab/tests/golden/conformance.csv"
+        raise unreadable(options.golden, "the file is missing", remedy)
     golden = conformance.read_golden(options.golden)
     exemptions = conformance.read_exemptions(options.exceptions or options.golden.with_suffix(".toml"))
     figures = conformance.compare(golden, (RunFolder.open(path) for path in options.runs))
@@ -38,8 +43,8 @@ def _act(options: argparse.Namespace) -> int:
     if options.check:
         errors += conformance.regressions(figures, golden)
     else:
-        options.golden.write_text(conformance.golden_text(figures), encoding="utf-8")
-        options.out.write_text(page(figures, exemptions), encoding="utf-8")
+        write_file(options.golden, conformance.golden_text(figures))
+        write_file(options.out, page(figures, exemptions))
         print(options.out)
     for error in errors:
         print(f"crosslane-lab: {error}", file=sys.stderr)

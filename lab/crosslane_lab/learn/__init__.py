@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from crosslane_lab.errors import LabError
+from crosslane_lab.output import write_file
 
 
 def need(module: str) -> Any:  # noqa: ANN401
@@ -20,4 +21,4 @@ def need(module: str) -> Any:  # noqa: ANN401
 def write(file: Path, text: str) -> None:
     """Write a text file, in a folder that is made if it is missing."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="utf-8")
+    write_file(file, text)

@@ -19,6 +19,7 @@ from crosslane_lab.errors import unreadable
 from crosslane_lab.learn import collect, label, repeat, write
 from crosslane_lab.learn.collect import KEPT, Case
 from crosslane_lab.learn.places import BUFFERS_KB, CLASSES, TRAFFICS, draw
+from crosslane_lab.output import write_file
 from crosslane_lab.render.markdown import table
 from crosslane_lab.runs.folder import RunFolder
 from crosslane_lab.runs.runner import Comparison, Runner
@@ -54,7 +55,7 @@ def _act(given: argparse.Namespace) -> None:
     frame = means([outcomes(root, each, collect.table(root, each)) for each in runs])
     out = given.out or given.runs / "bound.md"
     write(out, "\n".join(page(frame)) + "\n")
-    frame.write_csv(out.with_suffix(".csv"))
+    write_file(out.with_suffix(".csv"), frame.write_csv())
     print(out, out.with_suffix(".csv"), sep="\n")
 
 

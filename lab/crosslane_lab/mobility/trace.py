@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from crosslane_lab.output import write_file
+
 Point = tuple[float, float, float]
 """Time (s) and position (m, m)."""
 
@@ -14,11 +16,9 @@ _MAX_POINTS = 120
 
 def write(out: Path, trajectories: Mapping[int, list[Point]], made_by: str) -> None:
     """Write the trajectories of the vehicles, in order of their numbers."""
-    with out.open("w", encoding="ascii") as file:
-        file.write(f"# {made_by}\nt_s,vehicle,x_m,y_m\n")
-        for vehicle in sorted(trajectories):
-            for t_s, x_m, y_m in thinned(trajectories[vehicle]):
-                file.write(f"{t_s:g},{vehicle},{x_m:.1f},{y_m:.1f}\n")
+    points = ((vehicle, point) for vehicle in sorted(trajectories) for point in thinned(trajectories[vehicle]))
+    rows = [f"{t_s:g},{vehicle},{x_m:.1f},{y_m:.1f}\n" for vehicle, (t_s, x_m, y_m) in points]
+    write_file(out, f"# {made_by}\nt_s,vehicle,x_m,y_m\n" + "".join(rows))
 
 
 def thinned(trajectory: list[Point]) -> Iterator[Point]:

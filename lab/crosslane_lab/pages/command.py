@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from crosslane_lab.output import write_file
 from crosslane_lab.runs.folder import RunFolder
 
 
@@ -15,7 +16,7 @@ def add_page(
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help=f"the page, as {example}")
 
     def act(options: argparse.Namespace) -> None:
-        options.out.write_text(page([RunFolder.open(path) for path in options.runs]), encoding="utf-8")
+        write_file(options.out, page([RunFolder.open(path) for path in options.runs]))
         print(options.out)
 
     parser.set_defaults(act=act)

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from crosslane_lab.figures import distribution
+from crosslane_lab.output import write_file
 from crosslane_lab.render.markdown import number, spread_text, table, were
 from crosslane_lab.render.svg import png
 from crosslane_lab.report.page import flat
@@ -26,8 +27,8 @@ def write(folders: list[RunFolder], out: Path) -> list[Path]:
     """Write the page, and next to it the pictures of distributions; returns the files written."""
     pictures = [(out.parent / picture(folder), folder) for folder in folders if is_distribution(folder)]
     for file, folder in pictures:
-        file.write_bytes(png(distribution.draw(folder)))
-    out.write_text(page(folders), encoding="utf-8")
+        write_file(file, png(distribution.draw(folder)))
+    write_file(out, page(folders))
     return [*(file for file, _ in pictures), out]
 
 

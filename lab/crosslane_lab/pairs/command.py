@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from crosslane_lab.errors import unreadable
+from crosslane_lab.output import write_file
 from crosslane_lab.pairs import page
 from crosslane_lab.pairs.draw import Lot
 from crosslane_lab.papers.frame import Results
@@ -48,6 +49,6 @@ def _act(given: argparse.Namespace) -> None:
     frame = page.rows(Results(given.runs, tuple(each.name for each in simulated + driven)))
     out = given.out or given.runs / "tunnel-pairs.md"
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text("\n".join(page.page(frame, lots)) + "\n", encoding="utf-8")
-    frame.write_csv(out.with_suffix(".csv"))
+    write_file(out, "\n".join(page.page(frame, lots)) + "\n")
+    write_file(out.with_suffix(".csv"), frame.write_csv())
     print(out, out.with_suffix(".csv"), sep="\n")

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import polars as pl
 
 from crosslane_lab.errors import unreadable
+from crosslane_lab.output import write_file
 from crosslane_lab.render.markdown import number, spread_text, table
 from crosslane_lab.runs.catalog import describe
 from crosslane_lab.runs.folder import Run, RunFolder
@@ -77,8 +78,8 @@ class Results:
 def write_page(page: str, rows: pl.DataFrame, options: Options) -> list[Path]:
     """Write a page and the underlying rows; returns the files written."""
     files = [options.out, options.out.with_suffix(".csv")]
-    files[0].write_text(page, encoding="utf-8")
-    rows.write_csv(files[1])
+    write_file(files[0], page)
+    write_file(files[1], rows.write_csv())
     return files
 
 
@@ -209,7 +210,7 @@ def reproduce(paper: Paper, options: Options, draw_only: bool = False) -> list[P
     options.out.parent.mkdir(parents=True, exist_ok=True)
     if paper.write and not some:
         return paper.write(results, options)
-    options.out.write_text("\n".join(claims_table(results, asked or paper.claims)) + "\n", encoding="utf-8")
+    write_file(options.out, "\n".join(claims_table(results, asked or paper.claims)) + "\n")
     return [options.out]
 
 

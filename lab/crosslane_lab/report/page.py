@@ -11,6 +11,7 @@ import polars as pl
 from crosslane_lab import __version__
 from crosslane_lab.errors import unreadable
 from crosslane_lab.figures import ALL
+from crosslane_lab.output import write_file
 from crosslane_lab.render.markdown import number, spread_text
 from crosslane_lab.render.svg import svg
 from crosslane_lab.report.summary_text import paragraphs
@@ -28,7 +29,7 @@ def write(folder: RunFolder, out: Path, notify: Notify) -> None:
     """Write the report of a run folder; `notify` receives the current step."""
     if folder.runs and not any(run.folder.is_dir() for run in folder.runs):
         raise unreadable(folder.path, "its runs have no records", "simulate again with --records all")
-    out.write_text(page(folder, notify), encoding="utf-8")
+    write_file(out, page(folder, notify))
 
 
 def page(folder: RunFolder, notify: Notify = lambda _: None) -> str:

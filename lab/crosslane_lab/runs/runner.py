@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from crosslane_lab.errors import LabError, unreadable
+from crosslane_lab.output import write_file
 from crosslane_lab.progress import Progress
 
 _OTHER_FILE = re.compile(r'"((?:\.\./)+[^"]*)"')
@@ -122,7 +123,7 @@ class Runner:
         folder, drives = self.root / comparison.name, comparison.engine == "kernel"
         file = self.root / "scenarios" / f"{comparison.name}.toml"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(comparison.scenario, encoding="utf-8")
+        write_file(file, comparison.scenario)
         shutil.rmtree(folder, ignore_errors=True)
         which = "windows" if "windows" in comparison.keep else "all" if comparison.keep else "none"
         records = [] if drives else ["--records", which]
@@ -134,7 +135,7 @@ class Runner:
         for record in folder.glob("runs/*/*"):
             if record.stem not in comparison.keep and not drives:
                 record.unlink()
-        (folder / "made-from.json").write_text(self._made_from(comparison), encoding="utf-8")
+        write_file(folder / "made-from.json", self._made_from(comparison))
 
 
 def scenario(file: Path, edits: Mapping[str, str] | None = None, more: str = "") -> str:

@@ -9,6 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::demand;
 use crate::time::Instant;
 
 pub mod frame;
@@ -53,6 +54,17 @@ impl Abandoned {
             Abandoned::Refused => "the receiver rejected it",
         }
     }
+}
+
+/// What a demand has of an object: its number, size, acknowledged bytes, start and deadline; one without a deadline is
+/// in none.
+fn demanded(
+    number: u32,
+    [size_bytes, acked_bytes]: [u64; 2],
+    start: Instant,
+    deadline: Option<Instant>,
+) -> Option<demand::Object> {
+    Some(demand::Object { number: number.into(), size_bytes, acked_bytes, start, deadline: deadline? })
 }
 
 /// The deadline in an order of objects: those without one come last.

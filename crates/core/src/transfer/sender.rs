@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::frame::{ABANDON_BYTES, DATA_BYTES, END_BYTES, MAX_NAME_BYTES, OFFER_BYTES};
-use super::{Abandoned, Late, MAX_BEGUN, due};
+use super::{Abandoned, Late, MAX_BEGUN, demanded, due};
 use crate::demand;
 use crate::time::Instant;
 
@@ -218,15 +218,8 @@ impl Sender {
 
     /// Open objects with deadlines, the earliest first.
     pub fn demand(&self) -> Vec<demand::Object> {
-        let object = |open: &Open| {
-            Some(demand::Object {
-                number: open.number.into(),
-                size_bytes: open.size,
-                acked_bytes: self.acked_bytes(open),
-                start: open.start,
-                deadline: open.deadline?,
-            })
-        };
+        let object =
+            |open: &Open| demanded(open.number, [open.size, self.acked_bytes(open)], open.start, open.deadline);
         self.active().filter_map(object).take(demand::MAX_OBJECTS).collect()
     }
 

@@ -11,6 +11,7 @@ use crosslane_core::allocate::Mode;
 use crosslane_core::path::{PathId, PathSpec, Rat};
 use crosslane_core::strategy::Strategy;
 use crosslane_sim::input::renamed_keys::renew;
+use crosslane_sim::input::strict_toml;
 use crosslane_sim::input::toml_fault::{TomlFault, line_at};
 use serde::Deserialize;
 use toml::Spanned;
@@ -224,7 +225,7 @@ impl From<TomlFault> for Fault {
 
 fn parse(text: &str) -> Result<Config, Fault> {
     let (text, renamed) = renew(text);
-    let mut config: Config = toml::from_str(&text).map_err(|error| TomlFault::of(&text, &error, REFERENCE))?;
+    let mut config: Config = strict_toml::from_str(&text).map_err(|error| TomlFault::of(&text, &error, REFERENCE))?;
     complete(&mut config).map_err(|(place, cause, remedy)| {
         let (line, remedy) = (line_at(&text, place), remedy.into());
         Fault { line, cause, remedy }

@@ -71,7 +71,8 @@ pub fn run(options: &Options) -> Result<()> {
     let archive = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&options.out).map_err(failed)?;
     let (contents, hosts) = collect(options);
     let mut redactor = Redactor::new(hosts, options.addresses);
-    write(archive, &contents, &mut redactor).map_err(failed)?;
+    let written = write(archive, &contents, &mut redactor).inspect_err(|_| drop(fs::remove_file(&options.out)));
+    written.map_err(failed)?;
     let left_out = if options.addresses { "keys" } else { "keys, addresses and host names" };
     let mut text = format!("{}: {} files, without {left_out}\n", options.out.display(), contents.files.len());
     contents.missing.iter().for_each(|sentence| text += &format!("{sentence}\n"));

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crosslane_core::roadside::controller::{Directory, Peer, UnitSpec, VehicleSpec, inner};
 use crosslane_core::roadside::messages::{MAX_UNITS, MAX_VEHICLES};
+use crosslane_sim::input::strict_toml;
 use crosslane_sim::input::toml_fault::{TomlFault, line_at};
 use ipnet::Ipv4Net;
 use serde::Deserialize;
@@ -166,7 +167,7 @@ pub fn read(file: &Path) -> Result<Config> {
 /// One error message with file, line, and remedy.
 pub fn parse_file(text: &str, file: &Path) -> Result<Config> {
     let attempt = |line| format!("reading configuration {} line {line}", file.display());
-    let config: Config = toml::from_str(text).map_err(|error| {
+    let config: Config = strict_toml::from_str(text).map_err(|error| {
         let TomlFault { line, what, remedy } = TomlFault::of(text, &error, "docs/reference/controller.md");
         Error::usage(attempt(line.unwrap_or(1)), what, remedy)
     })?;

@@ -24,7 +24,7 @@ use super::{Plan, interface_outages, keep, peer_tunnels, tunnel, unit_endpoints,
 use crate::agent::unit_tunnel::FIRST_METRIC;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::run_folder::agent_file::Reader;
+use crate::run_folder::{self, agent_file::Reader};
 use crate::summary::Outcome;
 use crate::testbed::wire::{Shape, WirePlan};
 use crate::testbed::{
@@ -63,8 +63,7 @@ pub fn run_one(plan: &str) -> Result<ExitCode> {
         let cause = format!("there is no strategy {:?}", plan.entry.strategy);
         return Err(Error::usage("planning a run", cause, "name another"));
     };
-    std::fs::create_dir_all(&plan.folder)
-        .map_err(|cause| Error::failure(format!("making {}", plan.folder.display()), cause))?;
+    run_folder::make(&plan.folder)?;
     let run = Run::new(plan, scenario, strategy)?;
     let json = serde_json::to_string(&run.execute()?).map_err(|cause| Error::failure("writing the outcome", cause))?;
     println!("cpu {}\noutcome {json}", cpu_s());

@@ -50,7 +50,7 @@ impl HttpServer {
     /// # Errors
     /// The address is in use or not this machine's; or there is no thread.
     pub fn start(listen: SocketAddr) -> Result<HttpServer> {
-        let remedy = "end the process that listens there, or set http.listen to a free port of this machine";
+        let remedy = "set http.listen to an address of this machine and a free port";
         let failed = |cause: io::Error| failure(listen, cause, remedy);
         let listener = bind(listen).map_err(failed)?;
         let (sender, views) = mpsc::channel(MAX_VIEWS);
@@ -79,7 +79,7 @@ impl HttpServer {
 /// The folder is cut short, or the address is in use or not this machine's.
 pub fn view(options: &ViewOptions) -> Result<()> {
     let replay = Replay::open(&options.run)?;
-    let remedy = "end the process that listens there, or name another port by --listen";
+    let remedy = "name an address of this machine and a free port by --listen";
     let failed = |cause: io::Error| failure(options.listen, cause, remedy);
     let listener = bind(options.listen).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -19,7 +20,7 @@ pub mod agent_file;
 pub mod events;
 pub mod tables;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 use events::RunEvent;
 use tables::{write_events, write_table};
@@ -45,6 +46,21 @@ pub struct Records {
     pub events: Vec<(Instant, RunEvent)>,
 }
 
+/// Makes the folder of a run, without what an earlier run left in it: each engine and strategy has other files.
+///
+/// # Errors
+/// Names the folder and the cause.
+pub fn make(folder: &Path) -> Result<()> {
+    let emptied = match fs::remove_dir_all(folder) {
+        Err(cause) if cause.kind() != ErrorKind::NotFound => Err(cause),
+        _ => fs::create_dir_all(folder),
+    };
+    emptied.map_err(|cause| {
+        let attempt = format!("making {} without the records of an earlier run", folder.display());
+        Error::failure(attempt, cause).with_remedy("remove it, or name another folder with --out")
+    })
+}
+
 /// Writes the records into `folder`; `names` are those of the paths.
 ///
 /// # Errors
@@ -57,8 +73,6 @@ pub fn write(folder: &Path, names: &[String], mut records: Records) -> Result<()
     write_table(&file("links.arrow"), names, &records.links, tables::links)?;
     write_table(&file("tcp_info.arrow"), names, &records.tcp_info, tables::tcp_info)?;
     write_table(&file("messages.arrow"), names, &records.messages, tables::messages)?;
-    // An earlier run of the simulator in this folder has left some.
-    let _ = fs::remove_file(file("windows.arrow"));
     if !records.windows.is_empty() {
         write_table(&file("windows.arrow"), names, &records.windows, tables::windows)?;
     }
@@ -86,17 +100,4 @@ pub fn measure(
     let mut found = metrics(records, sums, &Context { objects, ..Context::of(scenario, names) });
     found.insert("messages.skipped".into(), skipped as f64);
     Ok(found)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_run_without_windows_leaves_none_of_an_earlier_run() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("windows.arrow"), "of an earlier run").unwrap();
-        write(folder.path(), &[], Records::default()).unwrap();
-        assert!(!folder.path().join("windows.arrow").exists() && folder.path().join("packets.arrow").exists());
-    }
 }

@@ -6,9 +6,9 @@ use crosslane_core::time::{Duration, Instant};
 use crosslane_sim::fleet::{self, Fleet, Vehicle};
 use crosslane_sim::scenario::{Scenario, Strategy};
 
-use crate::error::{Error, Result};
-use crate::output;
+use crate::error::Result;
 use crate::summary::Outcome;
+use crate::{output, run_folder};
 
 /// Executes a run on `threads` threads and writes `vehicles.csv` into `folder`,
 /// if there is one. `at_second` is called each simulated second and returns
@@ -36,10 +36,8 @@ pub fn execute(
     let names: Vec<String> = scenario.paths().iter().map(|path| path.name.to_string()).collect();
     let outcomes = fleet.finish();
     if let Some(folder) = folder {
-        let file = folder.join("vehicles.csv");
-        std::fs::create_dir_all(folder)
-            .map_err(|cause| Error::failure(format!("writing {}", file.display()), cause))?;
-        output::write(&file, fleet::table(&outcomes, &names))?;
+        run_folder::make(folder)?;
+        output::write(&folder.join("vehicles.csv"), fleet::table(&outcomes, &names))?;
     }
     Ok(Some(Outcome { valid: true, reason: None, metrics: fleet::metrics(&outcomes, &names) }))
 }

@@ -8,7 +8,7 @@ use crosslane_sim::record::rows::{AgentRows, RunRecords};
 use crosslane_sim::scenario::{Scenario, Strategy};
 use crosslane_sim::simulation::{Detail, Recording, Simulation};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::run_folder::events::RunEvent;
 use crate::run_folder::{self, Records};
 use crate::summary::Outcome;
@@ -49,7 +49,7 @@ pub fn execute(
 
 /// Writes the records; an incomplete folder is removed.
 fn write(folder: &Path, names: &[String], recording: Recording) -> Result<()> {
-    std::fs::create_dir_all(folder).map_err(|cause| Error::failure(format!("making {}", folder.display()), cause))?;
+    run_folder::make(folder)?;
     let Recording { packets, samples, messages, links, tcp_info, windows, .. } = recording;
     let Recording { agent_outputs, slot_changes, kernel_events, .. } = recording;
     let slot_changes = slot_changes.into_iter().map(|(at, change)| (at, RunEvent::Slot(change)));

@@ -4,4 +4,5 @@ pub mod link_trace;
 pub mod mobility;
 pub(crate) mod numeric_csv;
 pub mod renamed_keys;
+pub mod strict_toml;
 pub mod toml_fault;

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use strsim::levenshtein;
-use toml::de::DeTable;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 /// The message of the TOML reader about a key or table that is there already.
 const DUPLICATE: &str = "duplicate key";
@@ -34,12 +35,16 @@ impl TomlFault {
         if let Some((what, remedy)) = found {
             return TomlFault { line, what, remedy };
         }
-        let key = start.and_then(|start| key_before(text, start));
+        let key = match (DeTable::parse(text), start) {
+            (Ok(document), Some(start)) => key_of(document.get_ref(), start).map(str::to_owned),
+            (Ok(_), None) => None,
+            (Err(_), _) => {
+                remedy = "write it as TOML (https://toml.io)".into();
+                start.and_then(|start| key_before(text, start)).map(str::to_owned)
+            }
+        };
         if let Some(key) = key.filter(|key| !what.trim_start_matches('`').starts_with(key)) {
             what = format!("`{key}`: {what}");
-        }
-        if DeTable::parse(text).is_err() {
-            remedy = "write it as TOML (https://toml.io)".into();
         }
         TomlFault { line, what, remedy }
     }
@@ -88,7 +93,30 @@ fn brackets(text: &str, message: &str) -> Option<(String, String)> {
     }
 }
 
-/// The key whose value begins at `offset`.
+/// The key whose value, or an item in whose list, begins at `offset`. That of a header is none: its value begins
+/// before it.
+fn key_of<'a>(table: &'a DeTable<'_>, offset: usize) -> Option<&'a str> {
+    table.iter().find_map(|(key, value)| {
+        let is_value = key.span().end <= value.span().start && begins(value, offset);
+        if is_value { Some(key.get_ref().as_ref()) } else { inside(value.get_ref(), offset) }
+    })
+}
+
+fn begins(value: &Spanned<DeValue<'_>>, offset: usize) -> bool {
+    let mut items = value.get_ref().as_array().into_iter().flat_map(|items| items.iter());
+    value.span().start == offset || items.any(|item| begins(item, offset))
+}
+
+/// The same as [`key_of`] for the tables inside a value.
+fn inside<'a>(value: &'a DeValue<'_>, offset: usize) -> Option<&'a str> {
+    match value {
+        DeValue::Table(table) => key_of(table, offset),
+        DeValue::Array(items) => items.iter().find_map(|item| inside(item.get_ref(), offset)),
+        _ => None,
+    }
+}
+
+/// The key whose value begins at `offset`, in a text that is no TOML.
 fn key_before(text: &str, offset: usize) -> Option<&str> {
     let before = text.get(..offset)?.trim_end().strip_suffix('=')?.trim_end();
     let inside = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
@@ -121,6 +149,7 @@ pub(crate) fn in_our_words(message: &str, reference: &str) -> (String, String) {
                 "f64" => "a number",
                 "a sequence" => "a list in brackets",
                 "an array of length 2" => "a list of two",
+                "an array of length 3" => "a list of three",
                 other if other.starts_with("struct ") => "a table, as { key = value }",
                 other => other,
             };
@@ -152,6 +181,7 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
+    use crate::input::strict_toml;
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -165,8 +195,9 @@ mod tests {
     #[serde(deny_unknown_fields)]
     #[allow(dead_code)]
     struct Vehicle {
-        at_m: [f64; 2],
         of: Option<Path>,
+        at_m: [f64; 2],
+        spans_s: Option<Vec<[f64; 3]>>,
     }
 
     #[derive(Debug, Deserialize)]
@@ -179,7 +210,7 @@ mod tests {
 
     fn sentence(text: &str) -> String {
         let TomlFault { line, what, remedy } =
-            TomlFault::of(text, &toml::from_str::<File>(text).unwrap_err(), "the page");
+            TomlFault::of(text, &strict_toml::from_str::<File>(text).unwrap_err(), "the page");
         format!("{}: {what}; {remedy}", line.unwrap_or(0))
     }
 
@@ -210,7 +241,21 @@ mod tests {
         let several = "there may be several `path`, and `[path]` is one table; write `[[path]]`";
         assert_eq!(sentence("# first\n[path]\nname = 'lte'\n"), format!("2: {several}"));
         let one = "there is one `vehicle`, and `[[vehicle]]` begins a list; write `[vehicle]`";
-        assert_eq!(sentence("[[vehicle]]\nof = { cost = 1 }\n"), format!("1: {one}"));
+        assert_eq!(sentence("[[vehicle]]\nat_m = [1, 2]\n"), format!("1: {one}"));
+        let one = "there is one `vehicle.of`, and `[[vehicle.of]]` begins a list; write `[vehicle.of]`";
+        assert_eq!(sentence("[vehicle]\n[[vehicle.of]]\ncost = 5\n"), format!("2: {one}"));
+    }
+
+    #[test]
+    fn a_list_of_fixed_length_is_refused_where_it_is_longer_or_shorter() {
+        for (values, expected) in [
+            ("at_m = [1]", "2: `at_m`: invalid length 1; give a list of two"),
+            ("at_m = [1, 2, 3, 4]", "2: `at_m`: invalid length 4; give a list of two"),
+            ("spans_s = [\n[1, 2, 3],\n[1, 2, 3, 4],\n]", "4: `spans_s`: invalid length 4; give a list of three"),
+            ("spans_s = [[1, 2]]", "2: `spans_s`: invalid length 2; give a list of three"),
+        ] {
+            assert_eq!(sentence(&format!("[vehicle]\n{values}\n")), expected);
+        }
     }
 
     #[test]
@@ -218,6 +263,8 @@ mod tests {
         for (text, expected) in [
             ("vehicle = 5", "1: `vehicle`: invalid type: integer `5`; give a table, as { key = value }"),
             ("[vehicle]\nat_m = 5", "2: `at_m`: invalid type: integer `5`; give a list of two"),
+            ("vehicle = { of = {}, too = 1 }", "1: unknown key `too`; did you mean `of`?"),
+            ("vehicle = [5]", "1: `vehicle`: invalid type: list; give a table, as { key = value }"),
             ("[[path]]\ncost = [5]", "2: `cost`: invalid type: list; give a number"),
             ("[[path]]\ncost = { a = 5 }", "2: `cost`: invalid type: table; give a number"),
         ] {

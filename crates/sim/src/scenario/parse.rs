@@ -4,6 +4,7 @@ use super::keys::Keys;
 use super::source_map::Lines;
 use super::{Scenario, ScenarioError};
 use crate::input::renamed_keys::renew;
+use crate::input::strict_toml;
 
 impl Scenario {
     /// Reads a scenario; errors name `file_name`. Everything is checked except
@@ -12,7 +13,7 @@ impl Scenario {
     pub fn parse(text: &str, file_name: &str) -> Result<Scenario, ScenarioError> {
         let (text, renamed) = renew(text);
         let lines = Lines::new(&text, file_name)?;
-        let keys: Keys = toml::from_str(&text).map_err(|error| lines.explain(&text, &error))?;
+        let keys: Keys = strict_toml::from_str(&text).map_err(|error| lines.explain(&text, &error))?;
         let scenario = Scenario { renamed, ..keys.build(lines)? };
         scenario.validate()?;
         Ok(scenario)

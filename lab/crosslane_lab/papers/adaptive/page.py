@@ -8,6 +8,7 @@ import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from crosslane_lab.output import write_file
 from crosslane_lab.papers.adaptive.campaign import LATE_MS, LIMIT_MS, OTHERS, SCENARIOS, named, rows
 from crosslane_lab.papers.frame import Options, Results, filled
 from crosslane_lab.render.markdown import table
@@ -21,9 +22,9 @@ def write(results: Results, options: Options) -> list[Path]:
     """Write the page, its figure and the rows; returns the files written."""
     frame = rows(results)
     files = [options.out, options.out.with_suffix(".png"), options.out.with_suffix(".csv")]
-    files[0].write_text(page(frame, files[1].name), encoding="utf-8")
-    files[1].write_bytes(png(draw(frame)))
-    frame.write_csv(files[2])
+    write_file(files[0], page(frame, files[1].name))
+    write_file(files[1], png(draw(frame)))
+    write_file(files[2], frame.write_csv())
     return files
 
 

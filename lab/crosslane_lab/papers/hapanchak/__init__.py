@@ -18,6 +18,7 @@ from crosslane_lab.figures import (
     fig10_recovered,
     fig11_bytes,
 )
+from crosslane_lab.output import write_file
 from crosslane_lab.papers.frame import Claim, Options, Paper, Results, claims_table
 from crosslane_lab.render.svg import png
 from crosslane_lab.runs.catalog import GAP, GOODPUT, RECOVERY, WORST_DELAY
@@ -85,7 +86,7 @@ def _write(results: Results, options: Options) -> list[Path]:
     for figure, (module, name) in SHOWN.items():
         if name in results.names and figure in (options.figures or SHOWN):
             picture = options.out.with_name(f"{options.out.stem}-fig{figure}.png")
-            picture.write_bytes(png(module.draw(results.folders[name])))
+            write_file(picture, png(module.draw(results.folders[name])))
             caption = module.caption(results.folders[name])
             lines += ["", f"![Figure {figure}: {module.TITLE}]({picture.name})", "", caption]
             files.append(picture)
@@ -94,7 +95,7 @@ def _write(results: Results, options: Options) -> list[Path]:
         picture = options.out.with_name(f"{options.out.stem}-fig11.png")
         lines += ["", *figure_11(city, picture)]
         files.append(picture)
-    options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_file(options.out, "\n".join(lines) + "\n")
     return [*files, options.out]
 
 
@@ -104,7 +105,7 @@ def figure_11(folders: Sequence[RunFolder], picture: Path) -> list[str]:
         reason = fig11_bytes.skip_reason(folder)
         if reason:
             raise unreadable(folder.path, reason, "simulate scenarios/manhattan.toml and its variants")
-    picture.write_bytes(png(fig11_bytes.draw_all(list(folders))))
+    write_file(picture, png(fig11_bytes.draw_all(list(folders))))
     return [f"![{fig11_bytes.TITLE}]({picture.name})", "", *fig11_bytes.markdown(list(folders)).splitlines()]
 
 

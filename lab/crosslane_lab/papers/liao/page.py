@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from crosslane_lab.learn import analyse, bound
 from crosslane_lab.learn.places import BUFFERS_KB, TRAFFICS
+from crosslane_lab.output import write_file
 from crosslane_lab.papers.frame import Options, Results, filled
 from crosslane_lab.papers.liao import figures, trees, verdicts
 from crosslane_lab.papers.liao.campaign import KERNEL, RECORDED, SCHEDULERS, WALK
@@ -32,8 +33,8 @@ def write(results: Results, options: Options) -> list[Path]:
     files: list[Path] = []
     for name, figure in _pictures(found):
         files.append(options.out.parent / f"liao-{name}.png")
-        files[-1].write_bytes(png(figure, 72))
-    options.out.write_text(page(found), encoding="utf-8")
+        write_file(files[-1], png(figure, 72))
+    write_file(options.out, page(found))
     files.append(options.out)
     return files
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from crosslane_lab.output import write_file
 from crosslane_lab.papers.frame import filled
 from crosslane_lab.papers.nota import bars, curves, published, tables
 from crosslane_lab.papers.nota.cases import BULK_S, EXTRA_CASES, IMPAIRMENTS, NAMES, ROADS, STATIC_S, STREAM_S, Case
@@ -28,12 +29,12 @@ def write(results: Results, out: Path) -> list[Path]:
         for name, draw in _figures(results).items():
             progress(f"drawing {name}")
             picture = png(draw(), 72 if name in KEY else 100)
-            (folder / f"{name}.png").write_bytes(picture)
+            write_file(folder / f"{name}.png", picture)
             if name in KEY:
                 files.append(out.parent / f"nota-{name}.png")
-                files[-1].write_bytes(picture)
+                write_file(files[-1], picture)
         progress("writing the page")
-        out.write_text(page(results), encoding="utf-8")
+        write_file(out, page(results))
     finally:
         progress.done()
     return [*files, out]

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
+from crosslane_lab.output import write_file
 from crosslane_lab.papers.nota import traces as nota
 
 MADE_BY = "crosslane-lab traces nota"
@@ -37,5 +38,5 @@ def _nota(options: argparse.Namespace) -> None:
 
 def _write(out: Path, note: str, column: str, rows: Iterable[tuple[float, float]]) -> Path:
     lines = [f"# {MADE_BY}: {note}", f"t_s,{column}", *(f"{t_s:g},{value:g}" for t_s, value in rows)]
-    out.write_text("\n".join(lines) + "\n", encoding="ascii")
+    write_file(out, "\n".join(lines) + "\n")
     return out

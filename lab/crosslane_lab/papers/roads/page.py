@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from crosslane_lab.output import write_file
 from crosslane_lab.papers.frame import Bound, Claim, Options, Results, filled
 from crosslane_lab.papers.roads import figures
 from crosslane_lab.papers.roads.campaign import (
@@ -34,9 +35,9 @@ def write(results: Results, options: Options) -> list[Path]:
     frame = rows(results)
     files = [options.out, *(options.out.with_suffix(suffix) for suffix in (".png", ".csv"))]
     congestion = (options.figures or CONGESTIONS)[0]
-    files[0].write_text(page(frame, congestion, files[1].name, options.quick), encoding="utf-8")
-    files[1].write_bytes(png(figures.draw(frame)))
-    frame.write_csv(files[2])
+    write_file(files[0], page(frame, congestion, files[1].name, options.quick))
+    write_file(files[1], png(figures.draw(frame)))
+    write_file(files[2], frame.write_csv())
     return files
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from crosslane_lab.output import write_file
 from crosslane_lab.papers.frame import DASH, Claim, Results, filled
 from crosslane_lab.papers.szilagyi import figures
 from crosslane_lab.papers.szilagyi.results import (
@@ -95,8 +96,8 @@ def write(results: Results, out: Path) -> list[Path]:
     files: list[Path] = []
     for name, figure in pictures.items():
         files.append(out.parent / f"szilagyi-{name}.png")
-        files[-1].write_bytes(png(figure, 72))
-    out.write_text(page(results), encoding="utf-8")
+        write_file(files[-1], png(figure, 72))
+    write_file(out, page(results))
     return [*files, out]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from crosslane_lab.output import write_file
 from crosslane_lab.papers.frame import DASH, Bound, Claim, Results, filled
 from crosslane_lab.papers.torrinhas import figures
 from crosslane_lab.papers.torrinhas.results import (
@@ -179,8 +180,8 @@ def write(results: Results, out: Path) -> list[Path]:
     files: list[Path] = []
     for name, runs in {"4": (ONE,), "5": (TWO, LOADED)}.items():
         files.append(out.parent / f"torrinhas-{name}.png")
-        files[-1].write_bytes(png(figures.draw(results, {run: TITLES[run] for run in runs}), 72))
-    out.write_text(page(results), encoding="utf-8")
+        write_file(files[-1], png(figures.draw(results, {run: TITLES[run] for run in runs}), 72))
+    write_file(out, page(results))
     return [*files, out]
 
 

@@ -26,7 +26,7 @@ use crate::demand::{self, Admission, Demand};
 use crate::path::Transport;
 use crate::time::{Duration, Instant};
 use crate::transfer::sender::MAX_OPEN;
-use crate::transfer::{Abandoned, Late, MAX_BEGUN, due};
+use crate::transfer::{Abandoned, Late, MAX_BEGUN, demanded, due};
 
 /// Time between two evaluations of the plan.
 const EVALUATION: Duration = Duration::from_millis(10);
@@ -332,15 +332,7 @@ impl Sender {
     /// What the plan is to send: an object past its deadline only if more of it is to be sent.
     fn demand(&self, now: Instant) -> Vec<demand::Object> {
         let is_of_use = |open: &&Open| self.late == Late::Continue || due(open.deadline) > now || !open.is_in_flight();
-        let object = |open: &Open| {
-            Some(demand::Object {
-                number: open.number.into(),
-                size_bytes: open.size,
-                acked_bytes: open.acked,
-                start: open.start,
-                deadline: open.deadline?,
-            })
-        };
+        let object = |open: &Open| demanded(open.number, [open.size, open.acked], open.start, open.deadline);
         self.active()
             .filter(|open| open.acked < open.size)
             .filter(is_of_use)

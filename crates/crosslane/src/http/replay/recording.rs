@@ -152,8 +152,10 @@ impl Recording {
     fn add_events(&mut self, file: &Path) -> Result<()> {
         let text = text_file::read(file).map_err(|cause| cut_short(file, cause))?;
         let mut states = BTreeMap::new();
-        for line in text.lines() {
-            let event: Value = serde_json::from_str(line).map_err(|cause| cut_short(file, cause))?;
+        for (place, line) in text.lines().enumerate() {
+            let Ok(event) = serde_json::from_str::<Value>(line) else {
+                return Err(cut_short(file, format!("line {} is no JSON", place + 1)));
+            };
             if event["source"] == "agent" {
                 self.add_event(&event, &mut states);
             }
