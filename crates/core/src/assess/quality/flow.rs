@@ -192,8 +192,11 @@ impl Flow {
             self.on_rtt(now, rtt_ms(&last, transport, delivered).min(of_last_ms).max(least_ms));
         }
         self.has_delivered = !transport.backup && (self.has_delivered || delivered > 0);
-        if transport.backup {
-            self.prompt = 0;
+        self.prompt = if transport.backup { 0 } else { self.prompt };
+        if last.backup && !transport.backup {
+            // The acknowledgement of what it sent last may have waited for the next segment.
+            self.waiting_since = self.waiting_since.map(|_| now);
+            self.sent.iter_mut().for_each(|(sent, _)| *sent = now);
         }
         delivered > 0
     }
@@ -294,13 +297,12 @@ impl Flow {
         self.least_ms[0].min(self.least_ms[1])
     }
 
-    /// Whether the sender has more data than the path takes: its RTTs and the age of its
-    /// bytes are those of the sender's queue.
+    /// Whether the sender has more data than the path takes: RTTs and ages of bytes are those of the sender's queue.
     pub(super) fn is_bulk(&self) -> bool {
         self.is_bulk
     }
 
-    /// Whether the next acknowledgement may be delayed. Over a short path the time to wait for it would be most of the time that a
+    /// Whether the next acknowledgement may be delayed. Over a short path to wait for it would take most of the time that a
     /// message has; there a delay becomes usual.
     fn may_be_delayed(&self) -> bool {
         self.least() >= LONG_MS && self.prompt < PROMPT_ACKS && self.has_delivered
@@ -324,9 +326,8 @@ impl Flow {
         (bit_s < STARVED_SHARE * offered).then_some(evidence)
     }
 
-    /// The age that the RTTs explain, in ms: that at which they usually end, and less if the
-    /// message would be late then. The first acknowledgement may be delayed: it is awaited for
-    /// up to two RTTs.
+    /// The age that the RTTs explain, in ms: that at which they usually end, and less if the message would be late then. The
+    /// first acknowledgement may be delayed: it is awaited for up to two RTTs.
     fn age_limit_ms(&self, Limits { late_ms, needs_signal }: Limits) -> f64 {
         let least = self.least();
         let deviations = if needs_signal { FEW_DEVIATIONS } else { DEVIATIONS };
@@ -385,8 +386,8 @@ impl Flow {
     }
 }
 
-/// The mean of the RTT samples by which the smoothed RTT moved (RFC 6298 section 2: by an
-/// eighth of each), in ms. Two segments share an acknowledgement.
+/// The mean of the RTT samples by which the smoothed RTT moved (RFC 6298 section 2: by an eighth of each), in ms. Two
+/// segments share an acknowledgement.
 fn rtt_ms(last: &Transport, transport: &Transport, delivered: u32) -> f64 {
     let kept = libm::pow(7.0 / 8.0, f64::from(delivered.div_ceil(2)));
     let (before, after) = (ms(last.rtt), ms(transport.rtt));
