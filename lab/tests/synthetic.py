@@ -117,7 +117,7 @@ def scenario(drive: Drive) -> dict[str, Any]:
     return resolved_scenario.of(
         paths=[{"name": NEAR, "link": "radio"}, {"name": FAR, "link": "cellular"}],
         roadside_units=[unit],
-        service={"mode": drive.mode},
+        service={"mode": drive.mode, "prefer": [NEAR, FAR]},
         traffic={"kind": drive.traffic, "size_bytes": SIZE, "every_ms": 20},
         strategies=list(drive.plans),
         expect=[*crossings, resolved_scenario.at_most("threshold", "delivery_delay_ms.max", 60)],

@@ -23,8 +23,17 @@ def test_each_strategy_has_median_worst_and_ratios(text: str) -> None:
 
 
 def test_the_key_metrics_are_those_of_the_scenario(left: RunFolder, passed_by: RunFolder) -> None:
-    assert key_metrics(left) == ["delivery_delay_ms.max", "gap_ms.max"]
+    assert key_metrics(left) == ["delivery_delay_ms.max", "gap_ms.max", "path.its-g5.share"]
     assert "recovery_ms" in key_metrics(passed_by)
+
+
+def test_the_share_of_the_preferred_path_is_shown_and_of_it_no_run_is_the_worst(left: RunFolder) -> None:
+    shares = {"path.its-g5.share": 0.5, "path.lte.share": 0.5}
+    runs = tuple(replace(run, metrics={**run.metrics, **shares}) for run in left.runs)
+    text = page([replace(left, runs=runs)]).replace("\u00a0", " ")
+    assert "`path.its-g5.share`" in text
+    assert "`path.lte.share`" not in text
+    assert "| `kernel` | 50 % | – | 2 |  | the same |" in text
 
 
 def test_targets_have_verdicts(text: str) -> None:

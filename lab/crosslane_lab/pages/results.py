@@ -95,9 +95,10 @@ def _scenario(folder: RunFolder) -> Iterator[str]:
 
 
 def key_metrics(folder: RunFolder) -> list[str]:
-    """The main metrics of a scenario: those with targets, and delay, pause, recovery if measured."""
+    """The main metrics: those with targets; delay, pause, recovery, share of the preferred path, if measured."""
     measured = {name for run in folder.runs if run.valid for name in run.metrics}
-    shown_metrics = {*folder.scenario.expected_metrics, *_ALWAYS}
+    share = [f"path.{path}.share" for path in folder.scenario.prefer[:1]]
+    shown_metrics = {*folder.scenario.expected_metrics, *_ALWAYS, *share}
     if folder.scenario.traffic == "bulk":
         shown_metrics.add(GOODPUT)
     if not folder.scenario.expects_recovery:
@@ -134,10 +135,10 @@ def _quantiles(folder: RunFolder, name: str) -> Iterator[str]:
 def _cells(folder: RunFolder, strategy: str, name: str, baselines: list[str]) -> list[str]:
     metric, runs = describe(name), folder.valid_runs(strategy)
     stats, last = spread(runs, name), worst(runs, name)
-    if stats is None or last is None:
+    if stats is None:
         return [f"`{strategy}`", "–", "–", f"{len(runs)}", *("–" for _ in baselines)]
     ratios = ["" if s == strategy else _ratio(folder, name, s, stats.median) for s in baselines]
-    texts = [spread_text(stats, metric.unit), number(last, metric.unit)]
+    texts = [spread_text(stats, metric.unit), "–" if last is None else number(last, metric.unit)]
     if metric.unit and metric.unit != "%":
         texts = [text.replace(f"\u00a0{metric.unit}", "") for text in texts]
     return [f"`{strategy}`", *texts, f"{stats.count}", *ratios]

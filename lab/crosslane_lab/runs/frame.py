@@ -42,11 +42,11 @@ def frame(folders: Mapping[str, RunFolder]) -> pl.DataFrame:
 
 
 def worst(runs: list[Run], metric: str) -> float | None:
-    """The value of the worst run; None if no run has the metric."""
-    stats = spread(runs, metric)
-    if stats is None:
+    """The value of the worst run; None if no run has the metric, or neither direction is better."""
+    stats, better = spread(runs, metric), describe(metric).better
+    if stats is None or not better:
         return None
-    return stats.low if describe(metric).better == "high" else stats.high
+    return stats.low if better == "high" else stats.high
 
 
 def representative(folder: RunFolder, strategy: str) -> Run:
