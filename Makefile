@@ -11,6 +11,8 @@ BOTH_WAYS = leave-coverage-down leave-coverage-ping-pong sudden-loss-down sudden
 IPV6 = sudden-loss-ipv6
 # Networks that do not let MPTCP pass.
 MIDDLEBOXES = $(addprefix middlebox/,strips-mp-join drops-mp-join strips-mp-capable drops-mp-capable)
+# Without the strategies that `make e2e` accepts after a colon.
+NAMES = $(foreach name,$(SCENARIOS),$(firstword $(subst :, ,$(name))))
 # Scenarios of which docs/results/results.md shows distributions, simulated over 200 seeds.
 DISTRIBUTIONS ?= leave-coverage leave-coverage-fast pass-by leave-coverage-loaded sudden-loss flapping
 # Scenarios that `make test` drives, with one seed and one baseline, so that it ends in minutes (`make e2e`: all).
@@ -117,7 +119,7 @@ soak: ## an agent whose links and connections come and go for an hour: neither m
 	$(call say,soaking for $(or $(MINUTES),60) minutes)
 	MINUTES=$(or $(MINUTES),60) cargo test --release --locked -p crosslane --test main soak:: -- --nocapture
 
-results: build lab $(SCENARIOS:%=runs/kernel/%) $(DISTRIBUTIONS:%=runs/distributions/%) ## measure every strategy in every scenario, 10 seeds each, into docs/results/results.md (hours; with conformance in one command the drives are the same)
+results: build lab $(NAMES:%=runs/kernel/%) $(DISTRIBUTIONS:%=runs/distributions/%) ## measure every strategy in every scenario, 10 seeds each, into docs/results/results.md (hours; with conformance in one command the drives are the same)
 	$(LAB) results $(SCENARIOS:%=runs/kernel/%) $(DISTRIBUTIONS:%=runs/distributions/%) --out docs/results/results.md
 
 nota: build lab ## simulate the measurements of the thesis on MP-DPA, into docs/results/nota.md (some minutes)
@@ -192,7 +194,7 @@ runs/deadlines/%: FORCE
 	$(CROSSLANE) simulate scenarios/deadline/$*.toml --strategy $(OTHERS) --seed 1..20 --records none --out $@/compared
 	$(CROSSLANE) drive scenarios/deadline/$*.toml --strategy $(DRIVEN) --seed 1..5 --out $@/driven
 
-conformance: build lab $(SCENARIOS:%=runs/kernel/%) conformance-simulated ## measure the agreement of the simulator with the kernel, into docs/results/conformance.md (hours)
+conformance: build lab $(NAMES:%=runs/kernel/%) conformance-simulated ## measure the agreement of the simulator with the kernel, into docs/results/conformance.md (hours)
 	$(LAB) conformance $(SCENARIOS:%=runs/kernel/%) $(SCENARIOS:%=runs/conformance/simulated/%) \
 	    --golden lab/tests/golden/conformance.csv --out docs/results/conformance.md
 
