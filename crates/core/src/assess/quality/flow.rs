@@ -192,11 +192,8 @@ impl Flow {
             self.on_rtt(now, rtt_ms(&last, transport, delivered).min(of_last_ms).max(least_ms));
         }
         self.has_delivered = !transport.backup && (self.has_delivered || delivered > 0);
-        self.prompt = if transport.backup { 0 } else { self.prompt };
-        if last.backup && !transport.backup {
-            // The acknowledgement of what it sent last may have waited for the next segment.
-            self.waiting_since = self.waiting_since.map(|_| now);
-            self.sent.iter_mut().for_each(|(sent, _)| *sent = now);
+        if transport.backup {
+            self.prompt = 0;
         }
         delivered > 0
     }

@@ -66,21 +66,6 @@ fn a_message_that_is_lost_twice_is_a_sign_though_the_window_of_the_recovery_is_f
     assert_eq!(drive.is(), (Belief::Stalled, "quality.age"));
 }
 
-/// The last message before the path became a backup is acknowledged after the delay of a single segment.
-#[test]
-fn a_path_that_carries_again_is_not_stalled_by_what_it_sent_before() {
-    let mut drive = Drive::new(Rat::Lte, 100);
-    drive.pairs(5000, 60);
-    drive.messages(40, 60);
-    for (backup, steps) in [(true, 8), (false, 6)] {
-        drive.transport.backup = backup;
-        (0..steps).for_each(|_| drive.step(1));
-        assert_eq!(drive.is().0, Belief::Good, "{backup}");
-    }
-    (0..12).for_each(|_| drive.step(1));
-    assert_eq!(drive.is(), (Belief::Stalled, "quality.age"));
-}
-
 #[test]
 fn a_byte_that_waits_for_twice_as_long_as_a_message_may_take_is_a_sign_whatever_the_rtts_were() {
     let mut drive = Drive::new(Rat::Lte, 100);
