@@ -119,8 +119,8 @@ soak: ## an agent whose links and connections come and go for an hour: neither m
 	$(call say,soaking for $(or $(MINUTES),60) minutes)
 	MINUTES=$(or $(MINUTES),60) cargo test --release --locked -p crosslane --test main soak:: -- --nocapture
 
-results: build lab $(NAMES:%=runs/kernel/%) $(DISTRIBUTIONS:%=runs/distributions/%) ## measure every strategy in every scenario, 10 seeds each, into docs/results/results.md (hours; with conformance in one command the drives are the same)
-	$(LAB) results $(SCENARIOS:%=runs/kernel/%) $(DISTRIBUTIONS:%=runs/distributions/%) --out docs/results/results.md
+results: build lab $(NAMES:%=runs/kernel/%) $(DISTRIBUTIONS:%=runs/distributions/%) ## measure every strategy in every scenario, 10 seeds each or 15, into docs/results/results.md (hours; with conformance in one command the drives are the same)
+	$(LAB) results $(NAMES:%=runs/kernel/%) $(DISTRIBUTIONS:%=runs/distributions/%) --out docs/results/results.md
 
 nota: build lab ## simulate the measurements of the thesis on MP-DPA, into docs/results/nota.md (some minutes)
 	$(call say,simulating the thesis on MP-DPA)
@@ -195,15 +195,15 @@ runs/deadlines/%: FORCE
 	$(CROSSLANE) drive scenarios/deadline/$*.toml --strategy $(DRIVEN) --seed 1..5 --out $@/driven
 
 conformance: build lab $(NAMES:%=runs/kernel/%) conformance-simulated ## measure the agreement of the simulator with the kernel, into docs/results/conformance.md (hours)
-	$(LAB) conformance $(SCENARIOS:%=runs/kernel/%) $(SCENARIOS:%=runs/conformance/simulated/%) \
+	$(LAB) conformance $(NAMES:%=runs/kernel/%) $(NAMES:%=runs/conformance/simulated/%) \
 	    --golden lab/tests/golden/conformance.csv --out docs/results/conformance.md
 
 conformance-check: build lab conformance-simulated
 	$(call say,comparing the simulator with stored results of the kernel)
-	$(LAB) conformance $(SCENARIOS:%=runs/conformance/simulated/%) --golden lab/tests/golden/conformance.csv --check
+	$(LAB) conformance $(NAMES:%=runs/conformance/simulated/%) --golden lab/tests/golden/conformance.csv --check
 
 conformance-simulated: build
-	@set -e; for name in $(SCENARIOS); do $(MAKE) --no-print-directory runs/conformance/simulated/$$name; done
+	@set -e; for name in $(NAMES); do $(MAKE) --no-print-directory runs/conformance/simulated/$$name; done
 
 runs/conformance/simulated/%: FORCE
 	@$(CROSSLANE) simulate scenarios/$*.toml --strategy $(STRATEGIES)$(ALONE_$*) --seed $(or $(SIMULATED_$*),1..20) --records none --out $@ > /dev/null

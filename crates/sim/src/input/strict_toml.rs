@@ -15,7 +15,7 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, toml::de::Error> {
     T::deserialize(Strict(toml::de::Deserializer::parse(text)?))
 }
 
-/// A part of serde's conversation, through which every value inside is read in the same way.
+/// A deserializer, visitor, seed or access of serde that reads every value inside in the same way.
 struct Strict<T>(T);
 
 /// The visitor of a table with known keys.
