@@ -60,8 +60,9 @@ fn a_dead_reserve_is_known_and_does_not_take_over() -> Result<(), Box<dyn Error>
             "{all:?}"
         );
         let [worst, worst_without] = [worst_ms(&with), worst_ms(&without)];
-        // The kernel sends the data of the closed path again over any reserve, also over the dead one.
-        assert!(worst <= worst_without, "{worst} ms, without requests {worst_without} ms");
+        // The kernel sends the data of the closed path again over any reserve, also over the dead one. A sampling interval more is
+        // chance.
+        assert!(worst <= worst_without + 10.0, "{worst} ms, without requests {worst_without} ms");
         let carries = |run: &Recording| {
             let active = |(_, output): &&(Instant, Output)| {
                 matches!(output, Output::Decision { path: PathId(1), state: PathState::Active, .. })

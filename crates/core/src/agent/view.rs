@@ -70,6 +70,13 @@ impl Agent {
         self.actuators.iter().find_map(|actuator| actuator.subflow(token, local, remote))
     }
 
+    /// The first time after the last query at which their statistics are wanted although no regular query is due: a belief
+    /// changes then, unless something is acknowledged until then.
+    pub fn query_at(&self, last: Instant) -> Option<Instant> {
+        let assessors = self.paths.iter().flat_map(|path| &path.assessors);
+        assessors.filter_map(|assessor| assessor.query_at()).filter(|at| *at > last).min()
+    }
+
     /// Number of connections since the start that no actuator manages for lack of room.
     pub fn left_out(&self) -> u64 {
         self.actuators.iter().map(|actuator| actuator.left_out()).sum()

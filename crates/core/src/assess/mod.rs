@@ -135,6 +135,11 @@ pub trait Assessor {
     fn next_wakeup(&self) -> Option<Instant> {
         None
     }
+
+    /// When new transport statistics would change the belief, unless something is acknowledged until then.
+    fn query_at(&self) -> Option<Instant> {
+        None
+    }
 }
 
 /// True once in each [`EXPIRY_CHECK`]; `checked` is the time of the last check.

@@ -86,6 +86,8 @@ pub struct Quality {
     /// When data was last delivered over the path, or arrived over it.
     carried_at: Option<Instant>,
     flows: BTreeMap<(u32, SocketAddr), Flow>,
+    /// The subflow whose oldest byte is late first, and when.
+    first_late: Option<((u32, SocketAddr), Instant)>,
     checked: Instant,
     balance: Balance,
     /// Whether the last sample was of a bulk sender.
@@ -152,9 +154,12 @@ impl Quality {
         }
         let limits = Limits { late_ms, needs_signal: self.needs_signal };
         let (is_new, is_bulk, evidence) = (flow.is_new(), flow.is_bulk(), flow.evidence(now, limits));
+        let late_at = flow.late_at(limits);
         // What the peer sent is not moved from here.
         let is_cautious = self.balance.is_from_peer() || !flow.can_be_saved(late_ms);
         self.is_bulk = is_bulk;
+        let others = self.first_late.filter(|(other, _)| *other != key);
+        self.first_late = late_at.map(|at| (key, at)).into_iter().chain(others).min_by_key(|(_, at)| *at);
         self.forecast.set_cautious(is_cautious);
         if is_new || (delivered && !evidence.is_some_and(Evidence::is_stall)) {
             self.on_answer(is_new);
@@ -321,6 +326,10 @@ impl Assessor for Quality {
         }
         let late_at = self.echo.next_wakeup().filter(|_| self.belief == Belief::Good);
         self.silent_at().into_iter().chain(late_at).min()
+    }
+
+    fn query_at(&self) -> Option<Instant> {
+        self.first_late.filter(|_| self.belief == Belief::Good).map(|(_, at)| at)
     }
 }
 

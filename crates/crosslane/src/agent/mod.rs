@@ -259,7 +259,7 @@ impl Driver {
             let now = self.clock.now();
             let retry = self.missing.next_wakeup().map(|at| at.since(now));
             let wait = self.next_wakeup().map(|at| at.since(now));
-            let poll = self.poller.next.since(now);
+            let poll = self.poller.due(&self.engine).since(now);
             let count = self.poller.count_at().map(|at| at.since(now));
             let observed = self.tunnel.is_some() || self.engine.subflows().next().is_some();
             let is_polling = self.poller.is_polling();

@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
+use crosslane_core::agent::Agent;
 use crosslane_core::assess::answers::CROWD;
 use crosslane_core::mptcp::{MeasuredSubflow, Token};
 use crosslane_core::path::{PathId, Sample, SampleKind, Transport};
@@ -59,8 +60,11 @@ fn key(subflow: &MeasuredSubflow) -> Key {
 #[derive(Default)]
 pub(super) struct SubflowPoller {
     period: Duration,
-    /// When to poll next.
+    /// When to poll next, unless the engine wants it earlier.
     pub(super) next: Instant,
+    /// When the last poll began, and when its processor time allows the next.
+    polled: Instant,
+    allowed: Instant,
     counters: Option<File>,
     /// Segments, and packets beyond loopback, when both had changed last.
     segments: Option<[u64; 2]>,
@@ -147,6 +151,15 @@ impl SubflowPoller {
         (self.busy >= CROWD).then_some(self.count_at)
     }
 
+    /// When to poll next, as the engine wants it now.
+    pub(super) fn due(&self, engine: &Agent) -> Instant {
+        self.wanted(engine).map_or(self.next, |at| at.min(self.next))
+    }
+
+    fn wanted(&self, engine: &Agent) -> Option<Instant> {
+        engine.query_at(self.polled).map(|at| at.max(self.allowed))
+    }
+
     /// Advances the next poll to within one period.
     pub(super) fn poll_soon(&mut self, now: Instant) {
         self.next = self.next.min(now + self.period);
@@ -187,7 +200,8 @@ impl SubflowPoller {
     fn schedule_next(&mut self, began: Instant, cost: Duration) {
         let active = self.busy > 0 || began.since(self.moved) < IDLE;
         let period = if active { self.period } else { self.period.max(IDLE_PERIOD) };
-        self.busy_next = began + period.max((cost * self.share()).min(MAX_PERIOD));
+        let pause = (cost * self.share()).min(MAX_PERIOD);
+        (self.allowed, self.busy_next) = (began + pause, began + period.max(pause));
         self.next = self.busy_next;
     }
 
@@ -258,12 +272,14 @@ impl Driver {
 
     fn begin_poll(&mut self) {
         let now = self.clock.now();
+        let is_wanted = self.poller.wanted(&self.engine).is_some_and(|at| at <= now);
+        self.poller.polled = now;
         if let Some(samples) = self.poller.samples_if_quiet(now, &mut self.counters) {
             samples.into_iter().for_each(|sample| self.handle(sample.into()));
             return;
         }
         self.poller.next = self.poller.next.max(self.poller.busy_next);
-        if now < self.poller.busy_next {
+        if now < self.poller.busy_next && !is_wanted {
             return;
         }
         if self.mptcp.is_none() {

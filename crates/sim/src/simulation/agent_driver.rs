@@ -13,6 +13,9 @@ pub(super) struct AgentDriver {
     pub(super) agent: Box<Agent>,
     pub(super) due: Option<Instant>,
     pub(super) queries_subflows: bool,
+    /// When the subflows were last queried, and when the agent wants that again before the regular time.
+    queried: Instant,
+    pub(super) query_at: Option<Instant>,
     /// All paths of the scenario, with the rank of each.
     specs: Vec<(PathSpec, u8)>,
     /// The path of the agent for each path of the scenario, if it has one.
@@ -30,7 +33,16 @@ impl AgentDriver {
         }
         let count = first.len();
         let (agent, of_agent) = (Box::new(agent), first);
-        let mut driver = AgentDriver { agent, due: None, queries_subflows: false, specs, of_scenario, of_agent };
+        let mut driver = AgentDriver {
+            agent,
+            due: None,
+            queries_subflows: false,
+            queried: Instant::ZERO,
+            query_at: None,
+            specs,
+            of_scenario,
+            of_agent,
+        };
         for path in (0..count).map(|id| PathId(id as u8)) {
             driver.handle(Instant::ZERO, Input::Sample(Sample { path, kind: SampleKind::Link { up: true } }));
         }
@@ -41,6 +53,18 @@ impl AgentDriver {
     pub(super) fn handle(&mut self, now: Instant, input: Input) {
         self.agent.handle(now, input);
         self.due = Some(now);
+    }
+
+    /// Notes when the agent is to be called next, and when its subflows are to be queried.
+    pub(super) fn schedule(&mut self) {
+        self.due = self.agent.next_wakeup();
+        self.queries_subflows = self.agent.subflows().next().is_some();
+        self.query_at = self.agent.query_at(self.queried);
+    }
+
+    /// The subflows are queried now.
+    pub(super) fn on_query(&mut self, now: Instant) {
+        (self.queried, self.query_at) = (now, None);
     }
 
     /// Passes an observation of a path of the scenario, if the agent has that path.

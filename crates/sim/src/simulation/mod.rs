@@ -219,7 +219,7 @@ impl Simulation {
             self.path_control.next_wakeup(),
             self.traffic.next_wakeup(),
             self.connect_at.filter(|at| self.first_path(self.now.max(*at)).is_some()),
-            self.path_control.queries_subflows().then_some(self.observe_at),
+            self.path_control.queries_subflows().then(|| self.path_control.query_at(self.observe_at)),
             self.records_subflows().then_some(self.record_at),
             self.records_windows().then(|| self.windows.end()),
         ];
@@ -236,7 +236,7 @@ impl Simulation {
             }
         }
         self.connect();
-        let queries = self.observe_at <= now;
+        let queries = self.path_control.query_at(self.observe_at) <= now;
         if queries {
             self.observe_at = now + TRANSPORT_PERIOD;
             if self.path_control.queries_subflows() {

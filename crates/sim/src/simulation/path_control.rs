@@ -58,6 +58,11 @@ impl PathControl {
         self.driver().is_some_and(|driver| driver.queries_subflows)
     }
 
+    /// When the agent wants to query its subflows, if before the regular time.
+    pub(super) fn query_at(&self, regular: Instant) -> Instant {
+        self.driver().and_then(|driver| driver.query_at).map_or(regular, |at| at.min(regular))
+    }
+
     /// Whether packets can take a path.
     pub(super) fn stands(&self, path: PathId) -> bool {
         self.slots.stands(path)
@@ -102,6 +107,7 @@ impl PathControl {
 
     pub(super) fn observe_transport(&mut self, now: Instant, vehicle: &Endpoint) {
         let Controller::Agent(driver) = &mut self.controller else { return };
+        driver.on_query(now);
         for info in vehicle.subflows() {
             driver.observe(now, info.path, SampleKind::Transport(info.transport));
             let path = driver.of_agent(info.path);
@@ -175,13 +181,14 @@ impl PathControl {
         let Controller::Agent(driver) = &mut self.controller else { return None };
         driver.due.filter(|due| *due <= now)?;
         let Some(output) = driver.agent.poll(now) else {
-            driver.due = driver.agent.next_wakeup();
-            driver.queries_subflows = driver.agent.subflows().next().is_some();
+            driver.schedule();
             return None;
         };
         match &output {
             Output::Command(Command::Mptcp(_, command)) if !vehicle.command(now, command) => {
-                driver.handle(now, ActuatorEvent::Refused(*command, Refusal::Other(0)).into());
+                let is_new = matches!(command, mptcp::Command::CreateSubflow { .. });
+                let why = if is_new { Refusal::Other(0) } else { Refusal::UnknownSubflow };
+                driver.handle(now, ActuatorEvent::Refused(*command, why).into());
             }
             Output::Command(Command::Mptcp(_, mptcp::Command::DestroySubflow { local, .. })) => {
                 vehicle.reset_at(now + RESET_AFTER, *local);

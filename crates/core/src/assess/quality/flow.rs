@@ -28,6 +28,9 @@ const RECENT_SHARES: [f64; 2] = [1.0 / 16.0, 0.25];
 const LEAST_SPAN: Duration = Duration::from_secs(30);
 /// Time until a change shows, in ms: the sampling interval, and half as much for the acknowledgement.
 const NOTICE_MS: f64 = 15.0;
+/// Least excess of an age over the RTT that is a sign, in ms. Ages count from the sample before the byte: in the mean from half
+/// a sampling interval before it was sent.
+const LEAST_EXCESS_MS: f64 = NOTICE_MS + 5.0;
 /// A lost message takes three RTTs: until the loss shows, and to be sent and acknowledged again.
 const RTTS_OF_A_LOSS: f64 = 3.2;
 /// So long before a message is late another path can still deliver it, in ms: one way over a cellular network, and the
@@ -305,15 +308,27 @@ impl Flow {
         self.least() >= LONG_MS && self.prompt < PROMPT_ACKS && self.has_delivered
     }
 
-    /// Age of the oldest byte that should have been acknowledged, at most, in ms.
-    fn age_ms(&self, now: Instant) -> f64 {
+    /// Since when a byte has been waiting that should have been acknowledged, at least.
+    fn aging_since(&self) -> Option<Instant> {
         let sent = |place: usize| self.sent.get(place).map(|(at, _)| *at);
-        let age_ms = |at: Option<Instant>| at.map_or(0.0, |at| ms(now.since(at)));
-        let oldest_ms = age_ms([sent(0), self.waiting_since].into_iter().flatten().min());
-        match self.may_be_delayed() {
-            true => age_ms(sent(1)).max(oldest_ms - DELAYED_ACK_MS),
-            false => oldest_ms,
+        let oldest = sent(0).into_iter().chain(self.waiting_since).min();
+        if !self.may_be_delayed() {
+            return oldest;
         }
+        let delayed = oldest.map(|at| at + Duration::from_millis(DELAYED_ACK_MS as u64));
+        sent(1).into_iter().chain(delayed).min()
+    }
+
+    /// When the RTTs explain the age of the oldest byte no more, if that is a sign.
+    pub(super) fn late_at(&self, limits: Limits) -> Option<Instant> {
+        let since = self.aging_since().filter(|_| !self.has_much())?;
+        Some(since + Duration::from_secs_f64(self.age_limit_ms(limits) / 1e3) + Duration::from_micros(1))
+    }
+
+    /// Whether ages and RTTs are those of the sender's queue. A loss makes the window of a sender of messages small; a full
+    /// one is then no sign of much data.
+    fn has_much(&self) -> bool {
+        self.is_bulk || self.is_full && self.last.cwnd >= INITIAL_WINDOW
     }
 
     /// Less is delivered than is usually offered, while more waits.
@@ -324,15 +339,16 @@ impl Flow {
     }
 
     /// The age that the RTTs explain, in ms: that at which they usually end, and less if the message would be late then. The
-    /// first acknowledgement may be delayed: it is awaited for up to two RTTs.
+    /// first acknowledgement may be delayed: it is awaited for up to two RTTs and a sampling interval.
     fn age_limit_ms(&self, Limits { late_ms, needs_signal }: Limits) -> f64 {
         let least = self.least();
         let deviations = if needs_signal { FEW_DEVIATIONS } else { DEVIATIONS };
-        let tight_ms = self.usual.end(deviations).max(NOTICE_MS);
+        let tight_ms = self.usual.end(deviations).max(LEAST_EXCESS_MS);
         let usual_ms = self.usual.end(DEVIATIONS).max(tight_ms);
-        let first_ms = if self.has_delivered { 0.0 } else { least.min(NOTICE_MS + DELAYED_ACK_MS) };
+        let first_ms =
+            if self.has_delivered { 0.0 } else { (least + ms(SAMPLE_INTERVAL)).min(LEAST_EXCESS_MS + DELAYED_ACK_MS) };
         let limit_ms = (late_ms - RESCUE_MS - least).clamp(tight_ms, usual_ms).min(LATEST * late_ms - least);
-        least + limit_ms.max(first_ms).max(NOTICE_MS)
+        least + limit_ms.max(first_ms).max(LEAST_EXCESS_MS)
     }
 
     /// Whether another path can still deliver in time what is late over this one.
@@ -362,9 +378,9 @@ impl Flow {
         let is_first = !self.has_delivered && !self.last.backup;
         // A message has arrived when half of the RTT is left.
         let one_way_ms = self.least() / 2.0;
-        let by_age = || exceeds(Sign::Age, self.age_ms(now), self.age_limit_ms(limits));
-        // A loss makes the window of a sender of messages small; a full one is then no sign of much data.
-        if self.is_bulk || self.is_full && self.last.cwnd >= INITIAL_WINDOW {
+        let age_ms = self.aging_since().map_or(0.0, |since| ms(now.since(since)));
+        let by_age = || exceeds(Sign::Age, age_ms, self.age_limit_ms(limits));
+        if self.has_much() {
             let first = || by_age().filter(|_| is_first);
             return self.shortfall().or_else(first).or_else(|| self.quiet(now, limits));
         }

@@ -76,3 +76,19 @@ fn a_byte_that_waits_for_twice_as_long_as_a_message_may_take_is_a_sign_whatever_
     (0..22).for_each(|_| drive.step(1));
     assert_eq!(drive.is(), (Belief::Stalled, "quality.age"));
 }
+
+#[test]
+fn statistics_are_wanted_when_a_byte_is_late_and_not_before() {
+    let mut drive = Drive::new(Rat::Lte, 100);
+    drive.messages(5000, 20);
+    assert_eq!(drive.quality.query_at(), None, "nothing is under way");
+    drive.step(1);
+    let at = drive.quality.query_at().unwrap();
+    assert!(at > drive.now + Duration::from_millis(20), "{at:?}");
+    drive.now = at - Duration::from_micros(10);
+    drive.observe(SampleKind::Transport(drive.transport));
+    assert_eq!((drive.is().0, drive.quality.query_at()), (Belief::Good, Some(at)));
+    drive.now = at;
+    drive.observe(SampleKind::Transport(drive.transport));
+    assert_eq!((drive.is(), drive.quality.query_at()), ((Belief::Stalled, "quality.age"), None));
+}
