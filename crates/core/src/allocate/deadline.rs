@@ -63,7 +63,7 @@ crate::parameters! {
         /// active path: 1 is in flight, the rest lets the rate grow and covers what waits for another path's
         /// bytes. It grows while no queue builds in the network. With several active paths it is at least what
         /// they carry while the slowest sends one burst.
-        backlog_rtts: [f64; 2] = [2.0, 3.0], "RTT", 1.0 to 100.0;
+        backlog_rtts: [f64; 2] = [2.0, 6.0], "RTT", 1.0 to 100.0;
     }
 }
 
