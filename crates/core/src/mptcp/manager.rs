@@ -91,21 +91,25 @@ impl Manager {
         self.excluded = addresses;
     }
 
-    /// Sets the wanted state of each path. A path that is wanted again starts without
+    /// Sets the wanted state of each path. A path that is wanted again, or is to carry, starts without
     /// the pauses of earlier attempts.
     pub fn set_wanted(&mut self, wanted: &Wanted) {
         if self.paths.wanted == *wanted {
             return;
         }
         let was = core::mem::replace(&mut self.paths.wanted, wanted.clone());
+        let mut carrying = Vec::new();
         for connection in self.connections.values_mut() {
             for path in self.paths.ids() {
-                let before = was.state(connection.class, path);
-                if before != wanted.state(connection.class, path) {
-                    connection.on_wanted_change(path, before == PathState::Closed);
+                let (before, now) = (was.state(connection.class, path), wanted.state(connection.class, path));
+                if before != now {
+                    let is_to_carry = now == PathState::Active;
+                    connection.on_wanted_change(path, before == PathState::Closed || is_to_carry);
+                    carrying.extend(is_to_carry.then_some(path));
                 }
             }
         }
+        carrying.into_iter().for_each(|path| self.paths.joins.revive_unanswered(path));
         self.queue_all();
     }
 
@@ -240,7 +244,8 @@ impl Manager {
         if self.paths.is_lost(path) && self.paths.wanted.state(class, path) != PathState::Backup {
             return;
         }
-        let command = self.with(token, |connection, _| connection.abandon(now, token, path, remote));
+        let command =
+            self.with(token, |connection, _| connection.abandon(now, token, path, remote, CloseCause::Stalled));
         self.commands.extend(command.flatten().map(|command| (path, command)));
     }
 

@@ -74,6 +74,7 @@ fn of_close(cause: CloseCause) -> &'static str {
         CloseCause::Unwanted => "it was not wanted",
         CloseCause::NoAddress => "its local address is gone",
         CloseCause::Stalled => "its data stalled, and another subflow carries",
+        CloseCause::Unconfirmed => "the peer had not confirmed it",
         CloseCause::Duplicate => "there was another one over the same path",
     }
 }

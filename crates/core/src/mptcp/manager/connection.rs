@@ -159,8 +159,8 @@ impl Connection {
     }
 
     /// The wanted state of a path changed: earlier pauses do not apply.
-    pub fn on_wanted_change(&mut self, path: PathId, was_closed: bool) {
-        if was_closed {
+    pub fn on_wanted_change(&mut self, path: PathId, is_wanted_again: bool) {
+        if is_wanted_again {
             self.forget_failures(path);
         }
         for entry in self.subflows.iter_mut().filter(|entry| entry.path == path) {
@@ -359,6 +359,12 @@ impl Connection {
                     entry.flag.refused(now);
                     let path = entry.path;
                     self.history.add(now, Some(path), ConnectionEvent::Refused(why));
+                    if why == Refusal::UnknownSubflow && !backup {
+                        // The peer's confirmation of the join was lost: another join need not wait for the kernel to repeat this one.
+                        out.extend(
+                            self.abandon(now, token, path, remote, CloseCause::Unconfirmed).map(|close| (path, close)),
+                        );
+                    }
                 }
             }
             // It has been answered, as an event will report, or cannot be ended: no second one beside it.
@@ -373,13 +379,20 @@ impl Connection {
         }
     }
 
-    /// Closes a stalled subflow, if there is another.
-    pub fn abandon(&mut self, now: Instant, token: Token, path: PathId, remote: SocketAddr) -> Option<Command> {
+    /// Closes a subflow that carries nothing, if there is another.
+    pub fn abandon(
+        &mut self,
+        now: Instant,
+        token: Token,
+        path: PathId,
+        remote: SocketAddr,
+        cause: CloseCause,
+    ) -> Option<Command> {
         let open = self.subflows.iter_mut().filter(|entry| !entry.is_closing());
         let (mut stalled, others): (Vec<&mut Entry>, Vec<&mut Entry>) =
             open.partition(|entry| entry.path == path && entry.subflow.remote == remote);
         let entry = stalled.first_mut().filter(|_| !others.is_empty())?;
-        self.history.add(now, Some(path), ConnectionEvent::Closed(CloseCause::Stalled));
+        self.history.add(now, Some(path), ConnectionEvent::Closed(cause));
         Some(entry.command_destroy(now, token, true))
     }
 

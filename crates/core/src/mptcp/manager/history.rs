@@ -70,6 +70,8 @@ pub enum CloseCause {
     Stalled,
     /// There was another one over the same path.
     Duplicate,
+    /// The peer has not confirmed it.
+    Unconfirmed,
 }
 
 impl ConnectionEvent {

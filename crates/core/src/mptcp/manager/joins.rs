@@ -2,7 +2,8 @@
 //!
 //! After [`MANY_FAILED`] failures without a success the attempts of all connections become rare: one of them tries after
 //! a pause, which doubles, and the others wait for the result. A connection without any subflow still tries as if it
-//! were alone. A success, another address of the path, and the return of a lost path end it.
+//! were alone. A success, another address of the path, and the return of a lost path end it; if there was no answer, a
+//! path that is to carry again has one attempt at once.
 //!
 //! The kernel repeats a SYN after 1 s. Where the last join over the path took much less, and the path is to carry, the
 //! first attempts are given up sooner, and begun again at once: a lost SYN costs the time of some RTTs.
@@ -146,6 +147,14 @@ impl Joins {
     pub fn revive(&mut self, path: PathId) {
         for pair in self.pairs.iter_mut().filter(|pair| pair.path == path) {
             pair.pause = Backoff::default();
+        }
+    }
+
+    /// The path is to carry, and so is in reach: joins without an answer are tried at once.
+    pub fn revive_unanswered(&mut self, path: PathId) {
+        let is_unanswered = |pair: &&mut Pair| pair.path == path && pair.last == JoinFailure::Unanswered;
+        for pair in self.pairs.iter_mut().filter(is_unanswered) {
+            pair.pause.not_before = Instant::ZERO;
         }
     }
 

@@ -45,7 +45,9 @@ impl Endpoint {
                 true
             }
             Command::SetBackup { local, remote, backup, .. } => {
-                let Some(place) = self.place(local, remote) else { return false };
+                let place = self.place(local, remote).filter(|place| self.subflows[*place].is_usable());
+                // Linux 6.18: the flag of a subflow that the peer has not confirmed cannot be changed.
+                let Some(place) = place else { return false };
                 let subflow = &mut self.subflows[place];
                 subflow.backup[0] = backup;
                 subflow.pending_prio = Some(backup);

@@ -45,6 +45,22 @@ fn a_subflow_that_the_peer_has_not_confirmed_is_not_promoted_yet() {
 }
 
 #[test]
+fn one_that_the_kernel_does_not_find_is_joined_again() {
+    let mut manager = with_one_subflow([Active, Backup]);
+    drain(&mut manager, at(0));
+    manager.handle(at(40), &opened(1));
+    manager.set_wanted(&wanted([Backup, Active]));
+    assert_eq!(drain(&mut manager, at(120)), [set_backup(1, false)]);
+    manager.refused(at(120), &set_backup(1, false), Refusal::UnknownSubflow);
+    assert_eq!(drain(&mut manager, at(120)), [destroy_lost(1)], "its last acknowledgement was lost");
+    manager.handle(at(121), &closed(1, 0));
+    let commands = drain(&mut manager, at(400));
+    assert!(matches!(commands[..], [Command::CreateSubflow { backup: false, .. }]), "{commands:?}");
+    manager.refused(at(500), &set_backup(0, false), Refusal::UnknownSubflow);
+    assert_eq!(drain(&mut manager, at(500)), [], "the only one stays");
+}
+
+#[test]
 fn an_endpoint_that_accepted_the_connection_withdraws_nothing() {
     let mut manager = manager();
     manager.set_wanted(&wanted([Active, Active]));

@@ -84,6 +84,17 @@ fn another_address_or_the_return_of_a_lost_path_is_another_chance() {
 }
 
 #[test]
+fn a_path_that_is_to_carry_has_another_chance_if_there_was_no_answer() {
+    let mut manager = with_one_subflow([Active, Backup]);
+    assert_eq!(commands_within(&mut manager, 0, 30_000, drop_silently), 4);
+    manager.set_wanted(&wanted([Backup, Active]));
+    assert_eq!(commands_within(&mut manager, 30_000, 10, drop_silently), 1);
+    assert_eq!(commands_within(&mut manager, 30_010, 10_000, drop_silently), 0);
+    manager.set_wanted(&wanted([Active, Backup]));
+    assert_eq!(commands_within(&mut manager, 40_010, 5000, drop_silently), 0, "a backup has none");
+}
+
+#[test]
 fn a_connection_without_a_subflow_does_not_wait() {
     let mut manager = with_one_subflow([Active, Active]);
     commands_within(&mut manager, 0, 1000, strip);
