@@ -100,7 +100,7 @@ impl<P> Queue<P> {
         let flow = waiting.flow;
         let slot = &mut self.slots[usize::from(flow)];
         if waiting.bulk {
-            waiting.bulk = !slot.sparse.note(waiting.arrived, waiting.bytes, slot.bytes > 0);
+            waiting.bulk = !slot.sparse.note(waiting.arrived, waiting.bytes, slot.bytes);
         }
         slot.bytes += u64::from(waiting.bytes);
         self.bytes += u64::from(waiting.bytes);

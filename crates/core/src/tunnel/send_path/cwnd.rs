@@ -204,8 +204,9 @@ impl Cwnd {
             self.baseline_loss += (share - self.baseline_loss) / BASELINE_ROUNDS;
         }
         let slow_start = self.slow_start.as_mut().filter(|_| round.was_busy);
-        let sure_share = if round.packets < MIN_ROUND_PACKETS { 0.0 } else { share };
-        if slow_start.is_some_and(|slow_start| slow_start.is_over(rate.last, sure_share, queue > target)) {
+        let is_sure = round.packets >= MIN_ROUND_PACKETS;
+        let (sure_share, sure_queue) = (if is_sure { share } else { 0.0 }, is_sure && queue > target);
+        if slow_start.is_some_and(|slow_start| slow_start.is_over(rate.last, sure_share, sure_queue)) {
             self.slow_start = None;
             self.slow_start_ended = now;
             rate.adopt();
@@ -276,21 +277,25 @@ mod tests {
         assert_eq!(cwnd.bytes(&rate, &rtt), MAX_CWND_BYTES);
     }
 
-    /// Whether slow start has ended after a round of so many packets, half of them lost.
-    fn has_ended(packets: u32, has_train: bool) -> bool {
+    /// Whether slow start has ended after a round of so many packets, with this RTT, and each second one lost or none.
+    fn has_ended(packets: u32, rtt_ms: u64, is_lossy: bool, has_train: bool) -> bool {
         let (mut cwnd, mut rtt, mut rate) = (Cwnd::new(at(0)), Rtt::default(), DeliveryRate::default());
         rtt.note(at(0), RTT);
         cwnd.note_use(INITIAL_CWND_BYTES as u64, &rate, &rtt);
-        (0..packets).for_each(|number| cwnd.on_packet(number % 2 == 0));
-        cwnd.on_rtt(RTT);
+        (0..packets).for_each(|number| cwnd.on_packet(is_lossy && number % 2 == 0));
+        cwnd.on_rtt(Duration::from_millis(rtt_ms));
         cwnd.end_round(at(10), &mut rtt, &mut rate, has_train);
         cwnd.end_round(at(50), &mut rtt, &mut rate, false);
         !cwnd.in_slow_start()
     }
 
     #[test]
-    fn slow_start_ends_by_the_loss_of_many_packets_and_by_no_packet_train() {
-        assert_eq!([has_ended(100, false), has_ended(10, false), has_ended(100, true)], [true, false, false]);
+    fn slow_start_ends_by_loss_or_a_queue_of_many_packets_and_by_no_packet_train() {
+        for (rtt_ms, is_lossy) in [(40, true), (60, false)] {
+            let has_ended = |packets, has_train| has_ended(packets, rtt_ms, is_lossy, has_train);
+            assert_eq!([has_ended(100, false), has_ended(10, false), has_ended(100, true)], [true, false, false]);
+        }
+        assert!(!has_ended(100, 40, false, false));
     }
 
     #[test]
