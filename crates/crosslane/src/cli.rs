@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -143,16 +144,23 @@ pub fn main() -> ExitCode {
     let parsed = program().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let command = match parsed.map_err(|error| error.format(&mut program())) {
         Ok(cli) => Ok(cli.command),
-        Err(error) if is_help(&error) => error.exit(),
+        Err(error) if is_help(&error) => {
+            let code = ExitCode::from(error.exit_code() as u8);
+            let attempt = "printing the help";
+            let printed = match error.print() {
+                Err(cause) if cause.kind() != io::ErrorKind::BrokenPipe => Err(Error::failure(attempt, cause)),
+                _ => output::print(attempt, ""),
+            };
+            return printed.map_or_else(failed, |()| code);
+        }
         Err(error) => Err(usage_error(&error)),
     };
-    match command.and_then(execute) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("crosslane: {error}");
-            ExitCode::from(error.exit_code())
-        }
-    }
+    command.and_then(execute).unwrap_or_else(failed)
+}
+
+fn failed(error: Error) -> ExitCode {
+    eprintln!("crosslane: {error}");
+    ExitCode::from(error.exit_code())
 }
 
 /// The command line, with examples.

@@ -199,6 +199,7 @@ name = "threshold"
 /// Faults in it: text that is replaced, its replacement, and the expected message.
 const CONFIGURATIONS: &[(&str, &str, &str)] = &[
     ("interface", "iface", "line 6: unknown key `iface`"),
+    ("name = \"lte\"", "name = \"a/b\"", "line 4: \"a/b\" is no name of a path; give `name` 1 to 64 bytes, without /"),
     ("name = \"lte\"", "name = \"its-g5\"", "line 4: path \"its-g5\" is defined twice"),
     ("[\"lte\"]", "[\"lte\", \"5g\"]", "line 9: `prefer` names \"5g\", which is no path; name paths of this file"),
     ("\"threshold\"", "\"treshold\"", "line 12: there is no strategy \"treshold\", only "),
@@ -348,7 +349,9 @@ fn a_folder_that_cannot_be_created_is_reported() {
 #[test]
 fn a_full_disk_on_standard_output_is_reported_and_a_closed_pipe_is_not() {
     let workdir = workdir();
-    for call in ["check s.toml", "check s.toml --json", "completion bash", "man"] {
+    for call in
+        ["check s.toml", "check s.toml --json", "completion bash", "man", "--help", "simulate --help", "--version"]
+    {
         let mut command = Command::new(CROSSLANE);
         command.args(call.split(' ')).current_dir(workdir.path()).stderr(Stdio::piped());
         let full = fs::File::options().write(true).open("/dev/full").unwrap();

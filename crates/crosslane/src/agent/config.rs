@@ -264,6 +264,10 @@ fn complete(config: &mut Config) -> Result<(), Complaint> {
         if !names.insert(&path.name) {
             return Err((place, format!("path {:?} is defined twice", path.name), "give each path a different name"));
         }
+        if !is_path_name(&path.name) {
+            let remedy = "give `name` 1 to 64 bytes, without / and control characters, as \"lte-1\"";
+            return Err((place, format!("{:?} is no name of a path", path.name), remedy));
+        }
         if path.interface().len() > 15 || path.interface().is_empty() {
             let cause = format!("{:?} is no interface name", path.interface());
             return Err((place, cause, "give `interface` a name of 1 to 15 bytes"));
@@ -275,6 +279,10 @@ fn complete(config: &mut Config) -> Result<(), Complaint> {
         return Err((unknown.span().start, cause, "name paths of this file"));
     }
     all_checks::check(config)
+}
+
+fn is_path_name(name: &str) -> bool {
+    (1..=64).contains(&name.len()) && !name.contains(|letter: char| letter == '/' || letter.is_control())
 }
 
 impl Config {
