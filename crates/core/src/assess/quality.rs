@@ -30,8 +30,8 @@ use crate::reason::{Reason, Sentence};
 use crate::time::{Duration, Instant};
 use averages::Balance;
 use echo::EchoSign;
-use evidence::{Evidence, Left, Sign};
-use flow::{Flow, Limits};
+use evidence::{Evidence, Left, Limits, Sign};
+use flow::Flow;
 
 mod averages;
 mod echo;

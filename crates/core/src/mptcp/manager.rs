@@ -85,31 +85,30 @@ impl Manager {
         Manager { paths: Paths { specs: paths, overlap, ..Paths::default() }, ..Manager::default() }
     }
 
-    /// Excludes connections from these addresses, e.g. those inside a tunnel: a subflow
-    /// outside the tunnel would bypass it.
+    /// Excludes connections from these addresses, e.g. those inside a tunnel: a subflow outside it would bypass it.
     pub fn leave_alone(&mut self, addresses: Vec<IpAddr>) {
         self.excluded = addresses;
     }
 
-    /// Sets the wanted state of each path. A path that is wanted again, or is to carry, starts without
-    /// the pauses of earlier attempts.
+    /// Sets the wanted state of each path. One that is wanted again, or is to carry, starts without earlier pauses.
     pub fn set_wanted(&mut self, wanted: &Wanted) {
         if self.paths.wanted == *wanted {
             return;
         }
         let was = core::mem::replace(&mut self.paths.wanted, wanted.clone());
-        let mut carrying = Vec::new();
-        for connection in self.connections.values_mut() {
-            for path in self.paths.ids() {
+        for path in self.paths.ids() {
+            let mut is_to_carry = false;
+            for connection in self.connections.values_mut() {
                 let (before, now) = (was.state(connection.class, path), wanted.state(connection.class, path));
                 if before != now {
-                    let is_to_carry = now == PathState::Active;
-                    connection.on_wanted_change(path, before == PathState::Closed || is_to_carry);
-                    carrying.extend(is_to_carry.then_some(path));
+                    connection.on_wanted_change(path, before == PathState::Closed || now == PathState::Active);
+                    is_to_carry |= now == PathState::Active;
                 }
             }
+            if is_to_carry {
+                self.paths.joins.revive_unanswered(path);
+            }
         }
-        carrying.into_iter().for_each(|path| self.paths.joins.revive_unanswered(path));
         self.queue_all();
     }
 
@@ -244,9 +243,9 @@ impl Manager {
         if self.paths.is_lost(path) && self.paths.wanted.state(class, path) != PathState::Backup {
             return;
         }
-        let command =
-            self.with(token, |connection, _| connection.abandon(now, token, path, remote, CloseCause::Stalled));
-        self.commands.extend(command.flatten().map(|command| (path, command)));
+        let cause = CloseCause::Stalled;
+        let command = self.with(token, |connection, _| connection.abandon(now, token, path, remote, cause)).flatten();
+        self.commands.extend(command.map(|command| (path, command)));
     }
 
     /// The next command, and its path.

@@ -19,6 +19,16 @@ pub(super) enum Sign {
     Rate,
 }
 
+/// What evidence is compared with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// A message is late after this time, in ms.
+    pub(super) late_ms: f64,
+    /// Whether the signal tells when the path may be entered. Else a path that is left wrongly costs more: until it is open
+    /// again there is no reserve.
+    pub(super) needs_signal: bool,
+}
+
 /// A sign, its figure, and the limit that it exceeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Evidence {

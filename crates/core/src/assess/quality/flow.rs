@@ -3,8 +3,8 @@
 
 use alloc::collections::VecDeque;
 
-use super::averages::{Offered, Spread, ms, share};
-use super::evidence::{Evidence, Sign};
+use super::averages::{Offered, Spread, ms, rtt_ms, share};
+use super::evidence::{Evidence, Limits, Sign};
 use crate::path::Transport;
 use crate::time::{Duration, Instant};
 
@@ -73,16 +73,6 @@ const STARVED_SHARE: f64 = 0.9;
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 /// Maximum number of sending times remembered; later ones are not.
 const MAX_SENT: usize = 64;
-
-/// What evidence is compared with.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    /// A message is late after this time, in ms.
-    pub(super) late_ms: f64,
-    /// Whether the signal tells when the path may be entered. Else a path that is left wrongly costs more: until it is open
-    /// again there is no reserve.
-    pub(super) needs_signal: bool,
-}
 
 /// One subflow.
 #[derive(Clone, Debug)]
@@ -397,14 +387,6 @@ impl Flow {
     pub(super) fn restart(&mut self) {
         (self.recent, self.losses) = (None, 0.0);
     }
-}
-
-/// The mean of the RTT samples by which the smoothed RTT moved (RFC 6298 section 2: by an eighth of each), in ms. Two
-/// segments share an acknowledgement.
-fn rtt_ms(last: &Transport, transport: &Transport, delivered: u32) -> f64 {
-    let kept = libm::pow(7.0 / 8.0, f64::from(delivered.div_ceil(2)));
-    let (before, after) = (ms(last.rtt), ms(transport.rtt));
-    ((after - kept * before) / (1.0 - kept)).max(0.0)
 }
 
 /// Whether more waits than the window takes, or more is in flight than a first window.

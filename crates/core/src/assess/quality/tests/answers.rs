@@ -81,7 +81,7 @@ fn a_byte_that_waits_for_twice_as_long_as_a_message_may_take_is_a_sign_whatever_
 fn statistics_are_wanted_when_a_byte_is_late_and_not_before() {
     let mut drive = Drive::new(Rat::Lte, 100);
     drive.messages(5000, 20);
-    assert_eq!(drive.quality.query_at(), None, "nothing is under way");
+    assert_eq!(drive.quality.query_at(), None, "nothing is in flight");
     drive.step(1);
     let at = drive.quality.query_at().unwrap();
     assert!(at > drive.now + Duration::from_millis(20), "{at:?}");
