@@ -158,7 +158,8 @@ impl Quality {
         // What the peer sent is not moved from here.
         let is_cautious = self.balance.is_from_peer() || !flow.can_be_saved(late_ms);
         self.is_bulk = is_bulk;
-        let others = self.first_late.filter(|(other, _)| *other != key);
+        // One that is past is sampled now, or its subflow is gone.
+        let others = self.first_late.filter(|(other, at)| *other != key && *at > now);
         self.first_late = late_at.map(|at| (key, at)).into_iter().chain(others).min_by_key(|(_, at)| *at);
         self.forecast.set_cautious(is_cautious);
         if is_new || (delivered && !evidence.is_some_and(Evidence::is_stall)) {

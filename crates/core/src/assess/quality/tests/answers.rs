@@ -92,3 +92,18 @@ fn statistics_are_wanted_when_a_byte_is_late_and_not_before() {
     drive.observe(SampleKind::Transport(drive.transport));
     assert_eq!((drive.is(), drive.quality.query_at()), ((Belief::Stalled, "quality.age"), None));
 }
+
+#[test]
+fn a_connection_that_ended_with_a_byte_in_flight_does_not_hide_the_late_bytes_of_others() {
+    let mut drive = Drive::new(Rat::Lte, 100);
+    drive.messages(5000, 20);
+    drive.step(1);
+    let ended = drive.quality.query_at().unwrap();
+    drive.transport = Transport { token: 2, ..drive.transport };
+    drive.step(0);
+    assert_eq!(drive.quality.query_at(), Some(ended), "it may still live");
+    for unacked in [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1] {
+        drive.step(unacked);
+    }
+    assert!(drive.quality.query_at().is_some_and(|at| at > drive.now), "{ended:?}");
+}

@@ -6,8 +6,8 @@ use crosslane_core::allocate::Mode;
 use crosslane_core::engine::Engine;
 use crosslane_core::mptcp::manager::Manager;
 use crosslane_core::mptcp::{AddressId, Event, Subflow};
-use crosslane_core::path::{PathSpec, Rat, SampleKind};
-use crosslane_core::strategy::threshold;
+use crosslane_core::path::{PathId, PathSpec, Rat, SampleKind};
+use crosslane_core::strategy::{adaptive, threshold};
 
 use super::*;
 use crate::netlink::diag::{MptcpInfo, Owner};
@@ -103,4 +103,27 @@ fn a_poll_of_many_subflows_takes_several_parts_and_ends() {
         assert_eq!((poller.busy, poller.known.len()), (1000, 0));
         assert!(poller.next > at(10));
     }
+}
+
+#[test]
+fn a_byte_that_is_late_before_the_next_poll_is_queried_then_once_and_within_the_processor_time() {
+    let specs = [PathSpec { name: "lte".into(), rat: Rat::Lte, local: None, if_index: 0, radio: None }];
+    let mut engine = Agent::new(&specs, &[0], Mode::Backup, Arc::new(adaptive::Params::default()), Vec::new());
+    let sample = |kind| Sample { path: PathId(0), kind };
+    engine.handle(at(0), sample(SampleKind::Link { up: true }).into());
+    let (mut now_ms, mut transport) = (0, Transport::IDLE);
+    for unacked in [0, 1].into_iter().cycle().take(400) {
+        now_ms += 10;
+        transport.unacked = unacked;
+        (transport.delivered, transport.bytes_acked) = (now_ms as u32 / 20, now_ms / 20 * 1000);
+        engine.handle(at(now_ms), sample(SampleKind::Transport(transport)).into());
+    }
+    let late = engine.query_at(at(now_ms)).unwrap();
+    let mut poller = SubflowPoller::new(Duration::from_millis(10));
+    (poller.next, poller.polled) = (late + Duration::from_millis(5), at(now_ms));
+    assert_eq!(poller.due(&engine), late);
+    poller.allowed = late + Duration::from_millis(2);
+    assert_eq!(poller.due(&engine), poller.allowed, "the last poll took long");
+    poller.polled = late;
+    assert_eq!(poller.due(&engine), poller.next, "it has been queried");
 }
