@@ -25,14 +25,14 @@ OTHERS = {"wifi_sinr_db": 20.0, "cellular_sinr_db": 10.0, "wifi_rsrq_db": None, 
 
 
 def made(drives: int, seed: int = 1) -> pl.DataFrame:
-    """Windows in which Wi-Fi carries 20 Mbit/s above −70 dBm and 2 below; cellular, and no order, always 8."""
+    """Windows in which Wi-Fi first carries 20 Mbit/s above −70 dBm and 2 below; the other choices always 8 or less."""
     random, rows = np.random.default_rng(seed), []
     for drive in range(drives):
         signal = random.uniform(-90, -50)
         for window in range(1, 40):
             signal = float(np.clip(signal + random.normal(0, 1.5), -95, -45))
             wifi = 20.0 if signal > -70 else 2.0
-            for prio, carried in (("WF", wifi), ("LF", 8.0), ("NO", 8.0)):
+            for prio, carried in (("WF", wifi), ("LF", 8.0), ("NO", 8.0), ("WO", 1.0), ("LO", 7.0)):
                 rows.append(
                     {
                         "t_ns": window * collect.WINDOW_NS,

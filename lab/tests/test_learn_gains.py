@@ -19,23 +19,41 @@ def test_an_order_applies_only_where_it_brings_more_than_none() -> None:
     found = gains.nodes(gains.rows(frame), 4)
     assert {node["a_first"] for node in found if "a_first" in node} == {0.0, 0.5, 1.0}
     rows = gains.rows(frame)
-    wins, other = rows.gains.argmax(axis=1), rows.gains.max(axis=1) <= 0
-    said = np.array([_said(found, rows.features, row) for row in rows.x])
-    right = np.where(other, said == 0.5, said == 1.0 - wins)
-    assert right.mean() > 0.95
+    best, none = rows.gains.argmax(axis=1), rows.gains.max(axis=1) <= 0
+    right = [
+        _said(found, rows.features, row) == (gains.NEITHER if is_none else gains.LEAVES[choice])
+        for row, choice, is_none in zip(rows.x, best, none, strict=True)
+    ]
+    assert np.mean(right) > 0.95
     worse = frame.with_columns(
         goodput_mbit_s=pl.when(pl.col("prio") == "NO").then(30.0).otherwise(pl.col("goodput_mbit_s"))
     )
     assert gains.nodes(gains.rows(worse), 4) == [{"a_first": 0.5}], "where none is best, no order applies anywhere"
-    with pytest.raises(LabError, match="none is without an order"):
+    with pytest.raises(LabError, match="none has the outcome of every choice"):
         gains.rows(collect.orders(frame))
 
 
-def _said(nodes: list[tree.Node], features: list[str], row: tree.Values) -> float:
+@needs_extra
+def test_a_path_is_alone_where_that_is_best() -> None:
+    """Wi-Fi alone carries 30 Mbit/s where Wi-Fi first carries 20."""
+    better = (pl.col("prio") == "WO") & (pl.col("wifi_signal_dbm") > -70)
+    frame = made(20).with_columns(goodput_mbit_s=pl.when(better).then(30.0).otherwise(pl.col("goodput_mbit_s")))
+    rows = gains.rows(frame)
+    found = gains.nodes(rows, 4)
+    half = len(rows.x) // 2
+    asked = {True: rows.x[:half], False: rows.x[half:]}
+    for is_wifi_a, x in asked.items():
+        won = rows.gains[:half].max(axis=1) > 0
+        said = [_said(found, rows.features, row) for row in x[won]]
+        leaf = {"a_first": float(is_wifi_a), "alone": True}
+        assert np.mean([each == leaf for each in said]) > 0.9, is_wifi_a
+
+
+def _said(nodes: list[tree.Node], features: list[str], row: tree.Values) -> tree.Node:
     node = nodes[0]
     while "feature" in node:
         node = nodes[node["yes" if row[features.index(node["feature"])] <= node["at_most"] else "no"]]
-    return float(node["a_first"])
+    return node
 
 
 def test_what_differs_between_two_runs_of_a_drive_is_chance() -> None:

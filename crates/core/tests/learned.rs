@@ -73,6 +73,10 @@ impl Testbed {
         }
     }
 
+    fn states(&self) -> Vec<&'static str> {
+        self.agent.paths().map(|(_, _, state)| state.name()).collect()
+    }
+
     fn last(&self) -> (u64, &[u8], &'static str) {
         self.orders.last().map_or((0, &[], ""), |(ms, order, reason)| (*ms, order, reason.rule))
     }
@@ -172,6 +176,43 @@ fn a_tree_whose_fallback_is_no_order_leaves_the_choice_to_the_scheduler_wherever
     assert_eq!(reason.text(), sentence);
 }
 
+/// The path with the clearly shorter RTT carries alone; the fallback is no order.
+fn with_alone() -> Tree {
+    let nodes = r#"{"feature": "a-b.rtt_ms", "at_most": -0.1, "yes": 1, "no": 2}, {"a_first": 1.0, "alone": true},
+        {"feature": "a-b.rtt_ms", "at_most": 0.1, "yes": 3, "no": 4}, {"a_first": 0.5}, {"a_first": 0.0, "alone": true}"#;
+    let text = format!(
+        r#"{{"format": "crosslane-tree", "version": 1, "strategy": "learned", "fallback": "no-order", "nodes": [{nodes}]}}"#
+    );
+    serde_json::from_str(&text).expect("a tree")
+}
+
+#[test]
+fn where_the_tree_says_so_a_path_carries_alone_and_the_others_are_in_reserve() {
+    let rats = [Rat::Lte, Rat::Nr, Rat::Lte];
+    let mut testbed = Testbed::new(&learned::Params::default(), with_alone(), &rats, Mode::Aggregate);
+    testbed.run(2_000, &[(None, 30), (None, 31), (None, 32)]);
+    assert_eq!(testbed.states(), ["active"; 3], "no order");
+    testbed.run(2_000, &[(None, 60), (None, 30), (None, 60)]);
+    assert_eq!(testbed.states(), ["backup", "active", "backup"]);
+    let reason = &testbed.orders.last().expect("an order").2;
+    assert_eq!(reason.text(), "the tree lets path 1 carry alone: a-b.rtt_ms -0.3333 ≤ -0.1000");
+    let down = SampleKind::Link { up: false };
+    testbed.agent.handle(testbed.now, Input::Sample(Sample { path: PathId(1), kind: down }));
+    testbed.run(50, &[(None, 60), (None, 30), (None, 60)]);
+    assert_eq!(testbed.states(), ["active", "closed", "backup"], "another one takes over");
+    testbed.run(2_000, &[(None, 30), (None, 30), (None, 31)]);
+    assert_eq!(testbed.states(), ["active", "closed", "active"], "and alike they carry together");
+}
+
+#[test]
+fn a_path_carries_alone_only_if_the_tree_says_so_whichever_path_is_a() {
+    let one_sided = BY_RTT.replace(r#"{"a_first": 0.9}"#, r#"{"a_first": 0.9, "alone": true}"#);
+    let tree = tree("learned", &one_sided).expect("a tree");
+    let mut testbed = Testbed::new(&learned::Params::default(), tree, &[Rat::Lte, Rat::Nr], Mode::Aggregate);
+    testbed.run(2_000, &[(None, 30), (None, 20)]);
+    assert_eq!((testbed.last().1, testbed.states()), (&[1, 0][..], vec!["active", "active"]));
+}
+
 #[test]
 fn an_unknown_fallback_is_rejected() {
     let text = r#"{"format": "crosslane-tree", "version": 1, "strategy": "learned", "fallback": "none", "nodes": [{"a_first": 1}]}"#;
@@ -183,11 +224,10 @@ fn an_unknown_fallback_is_rejected() {
 fn in_backup_mode_the_first_path_of_the_order_carries() {
     let by_rtt = tree("learned", BY_RTT).expect("a tree");
     let mut testbed = Testbed::new(&learned::Params::default(), by_rtt, &[Rat::Lte, Rat::Nr], Mode::Backup);
-    let states = |testbed: &Testbed| -> Vec<_> { testbed.agent.paths().map(|(_, _, state)| state.name()).collect() };
     testbed.run(1_500, &[(None, 30), (None, 20)]);
-    assert_eq!(states(&testbed), ["backup", "active"]);
+    assert_eq!(testbed.states(), ["backup", "active"]);
     testbed.run(1_500, &[(None, 30), (None, 40)]);
-    assert_eq!(states(&testbed), ["active", "backup"]);
+    assert_eq!(testbed.states(), ["active", "backup"]);
 }
 
 #[test]
@@ -217,6 +257,7 @@ fn each_way_in_which_a_file_is_no_tree_has_one_sentence() {
         ([leaf; 2049].join(", "), "it has 2049 nodes, and 1 to 2048 are possible"),
         (String::new(), "it has 0 nodes, and 1 to 2048 are possible"),
         (r#"{"a_first": 1.5}"#.into(), "`a_first` of node 0 is 1.5, which is outside 0 to 1"),
+        (r#"{"feature": "a.loss", "at_most": 1.0, "yes": 1, "no": 2, "alone": true}"#.into(), "node 0 has neither"),
         (r#"{"at_most": 1.5}"#.into(), "node 0 has neither `a_first` nor `feature`, `at_most`, `yes` and `no`"),
     ];
     for (nodes, expected) in cases {

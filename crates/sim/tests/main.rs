@@ -10,6 +10,7 @@ mod a_slow_path_does_not_block_a_fast_one_beyond_the_window;
 mod a_subflow_destroyed_after_a_loss_sends_its_data_again;
 mod a_swap_after_a_loss_is_useless;
 mod a_swap_before_a_loss_costs_nothing;
+mod a_tree_lets_a_path_carry_alone;
 mod a_tree_that_says_the_wrong_path_is_withdrawn;
 mod adaptive;
 mod attackers;

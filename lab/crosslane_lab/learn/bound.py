@@ -1,7 +1,8 @@
 """`crosslane-lab learn bound`: what there is to win, and what trees win of it, on drives that no tree has seen.
 
-The bound is the better of both orders in each second, known afterwards: both are run with the same seed, and the
-world does not depend on the traffic. It is no strategy's goodput: a change of the order has a cost, and what a
+The bound is the better of both orders in each second, known afterwards; `bound-alone` is the best of all choices,
+either path alone too. All are run with the same seed, and the world does not depend on the traffic. A bound is no
+strategy's goodput: a change of the order has a cost, and what a
 second carries depends on the seconds before it. With `--repeats` each drive is simulated several times, each with
 all delays 0.02 ms longer, and the means of these runs are compared: much of what one run shows is chance.
 """
@@ -25,8 +26,16 @@ from crosslane_lab.runs.folder import RunFolder
 from crosslane_lab.runs.runner import Comparison, Runner
 
 TREES = ("smartps", "learned")
+BOUNDS = {"bound": tuple(collect.FIRST), "bound-alone": tuple(collect.PRIOS.values())}
+"""The choices that each bound has."""
 SCHEDULERS = ("minrtt", "roundrobin", "default")
-COLUMNS = ("minrtt", "roundrobin", "default", "wifi-first", "cellular-first", "smartps", "learned", "bound")
+COLUMNS = (
+    *SCHEDULERS,
+    *collect.FIRST.values(),
+    *collect.ALONE.values(),
+    *TREES,
+    *BOUNDS,
+)
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -93,7 +102,7 @@ def digests(folder: Path, trees: Iterable[str]) -> str:
 
 def outcomes(root: Path, chosen: list[Case], windows: pl.DataFrame) -> pl.DataFrame:
     """A row per case and way to choose: mean goodput of the windows in Mbit/s, and median delay in ms."""
-    bounds = best(windows)
+    bounds = {name: best(windows, choices) for name, choices in BOUNDS.items()}
     rows: list[dict[str, object]] = []
     for case in chosen:
         key = {"drive": case.drive.number, "traffic": case.traffic, "buffer_kb": case.buffer_kb}
@@ -104,9 +113,10 @@ def outcomes(root: Path, chosen: list[Case], windows: pl.DataFrame) -> pl.DataFr
                 delay = run.metrics.get("delivery_delay_ms.p50")
                 kind = case.drive.kind
                 rows.append({**key, "kind": kind, "by": name, "goodput_mbit_s": goodput, "delay_ms": delay})
-        bound = bounds.filter(*(pl.col(name) == value for name, value in key.items()))["goodput_mbit_s"]
-        best_order = bound[0] if len(bound) else None
-        rows.append({**key, "kind": case.drive.kind, "by": "bound", "goodput_mbit_s": best_order, "delay_ms": None})
+        for by, goodputs in bounds.items():
+            bound = goodputs.filter(*(pl.col(name) == value for name, value in key.items()))["goodput_mbit_s"]
+            most = bound[0] if len(bound) else None
+            rows.append({**key, "kind": case.drive.kind, "by": by, "goodput_mbit_s": most, "delay_ms": None})
     texts = dict.fromkeys(("traffic", "kind", "by"), pl.Utf8)
     schema = {"drive": pl.Int64, "buffer_kb": pl.Int64, **texts}
     return pl.DataFrame(rows, schema={**schema, "goodput_mbit_s": pl.Float64, "delay_ms": pl.Float64})
@@ -118,12 +128,14 @@ def means(runs: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return pl.concat(runs).group_by(own, maintain_order=True).agg(pl.mean("goodput_mbit_s", "delay_ms"))
 
 
-def best(windows: pl.DataFrame) -> pl.DataFrame:
-    """Mean goodput of the better order in each second, for each drive, kind of traffic and buffer."""
+def best(windows: pl.DataFrame, choices: Sequence[str] = BOUNDS["bound"]) -> pl.DataFrame:
+    """Mean goodput of the best choice in each second, for each drive, kind of traffic and buffer."""
     own = label.KEYS[:-1]
     second = label.HORIZON * collect.WINDOW_NS
     seconds = (
-        collect.orders(windows).group_by(*own, "prio", pl.col("t_ns") // second).agg(pl.mean("goodput_mbit_s"))
+        windows.filter(pl.col("prio").is_in(choices))
+        .group_by(*own, "prio", pl.col("t_ns") // second)
+        .agg(pl.mean("goodput_mbit_s"))
     )
     better = seconds.group_by(*own, "t_ns").agg(pl.max("goodput_mbit_s"))
     return better.group_by(own).agg(pl.mean("goodput_mbit_s")).sort(own)

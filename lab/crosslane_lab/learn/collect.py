@@ -1,7 +1,7 @@
-"""`crosslane-lab learn collect`: drives simulated with either path first and with none, a table of their windows.
+"""`crosslane-lab learn collect`: drives simulated with each choice of the paths, a table of their windows.
 
-A row is a window of 250 ms of one drive, with one kind of traffic, one send buffer and one order (or none, when the
-packet scheduler chooses): what the agent measured of both paths in it, the goodput of the following window and the
+A row is a window of 250 ms of one drive, with one kind of traffic, one send buffer and one choice: either path first,
+either alone, or neither, when the packet scheduler selects a path for each packet. It has what the agent measured of both paths in it, the goodput of the following window and the
 mean delay of the 64-kB blocks delivered in that one. Of files the delay is null here; a second table has a row for
 each file, with its goodput and delay. Runs that exist are not made again.
 """
@@ -26,9 +26,11 @@ PATHS = ("wifi", "cellular")
 QUANTITIES = tree.QUANTITIES
 FIRST = {"WF": "wifi-first", "LF": "cellular-first"}
 """The orders, by the names of the paper, with the strategies that have them."""
+ALONE = {"WO": "wifi-alone", "LO": "cellular-alone"}
+"""The same with the other path in reserve: Wi-Fi only, LTE only; the paper has no such choice."""
 NO_ORDER = "no-order"
 """The strategy that leaves the choice to the packet scheduler, with the same name of its tree and its fallback."""
-PRIOS = {name: order for order, name in FIRST.items()} | {NO_ORDER: "NO"}
+PRIOS = {name: order for order, name in (FIRST | ALONE).items()} | {NO_ORDER: "NO"}
 DATA, FILES = "windows.parquet", "files.parquet"
 KEPT = ("windows", "messages")
 """Records that `windows` reads."""
@@ -36,7 +38,7 @@ KEPT = ("windows", "messages")
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser("collect", help="simulate drives with either path first", description=__doc__)
+    parser = commands.add_parser("collect", help="simulate drives with each choice of the paths", description=__doc__)
     add_draws(parser, drives=40, seed=1)
     parser.add_argument(
         "--out", type=Path, default=Path("runs/learn"), metavar="DIR", help="(default: %(default)s)"
@@ -98,10 +100,12 @@ def cases(drives: list[Drive], traffics: Sequence[str] = tuple(TRAFFICS)) -> lis
 
 
 def prepare(root: Path, seed: int) -> None:
-    """Write the three trees that always say the same, beside the scenarios that name them."""
+    """Write the trees that always say the same, beside the scenarios that name them."""
     trees = {
         "wifi-first": tree.text("smartps", [{"a_first": 1.0}], {}),
         "cellular-first": tree.text("smartps", [{"a_first": 0.0}], {}),
+        "wifi-alone": tree.text("smartps", [{"a_first": 1.0, "alone": True}], {}),
+        "cellular-alone": tree.text("smartps", [{"a_first": 0.0, "alone": True}], {}),
         NO_ORDER: tree.text("learned", [{"a_first": 0.5}], {}, NO_ORDER),
     }
     for name, content in trees.items():
@@ -111,8 +115,8 @@ def prepare(root: Path, seed: int) -> None:
 
 
 def plan(chosen: list[Case]) -> Iterator[Comparison]:
-    """The runs: each case with either path first, and with none."""
-    trees = {name: ("smartps", f"{name}.json") for name in FIRST.values()}
+    """The runs: each case with each choice."""
+    trees = {name: ("smartps", f"{name}.json") for name in (FIRST | ALONE).values()}
     trees[NO_ORDER] = ("learned", f"{NO_ORDER}.json")
     for case in chosen:
         yield Comparison(case.name, case.scenario("priority", trees), tuple(trees), keep=KEPT)

@@ -1,9 +1,9 @@
-"""The tree of `learned`: when an order of two paths brings more than the packet scheduler's own choice.
+"""The tree of `learned`: when an order of two paths, or one path alone, brings more than the packet scheduler's choice.
 
-The windows of drives that were run with either path first and without an order say what each order brings in the
-next second. A regression tree of that is grown on one half of the drives, and each leaf is decided on the other
-half (an *honest* tree, Athey and Imbens 2016): an order applies where its mean gain there is greater than twice its
-standard error between drives. Elsewhere there is none, so that a window without a cause is not an order.
+The windows of drives that were run with either path first, with either alone and without an order say what each
+brings in the next second. A regression tree of that is grown on one half of the drives, and each leaf is decided on
+the other half (an *honest* tree, Athey and Imbens 2016): a choice applies where its mean gain there is greater than
+twice its standard error between drives. Elsewhere there is none, so that a window without a cause is not an order.
 """
 
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ import numpy as np
 import polars as pl
 
 from crosslane_lab.errors import unreadable
-from crosslane_lab.learn import label, need, tree
+from crosslane_lab.learn import collect, label, need, tree
 from crosslane_lab.learn.collect import PATHS
 
-LEAST_IN_LEAF = 0.01
+LEAST_IN_LEAF = 0.003
 """Share of the rows."""
 MAX_GAIN = 2.0
 """A gain is at most this, as a multiple of the case's goodput."""
@@ -26,9 +26,21 @@ ERRORS = 2
 """Standard errors by which a gain must exceed 0."""
 
 
+CHOICES = (*collect.FIRST, *collect.ALONE)
+LEAVES: tuple[tree.Node, ...] = (
+    {"a_first": 1.0},
+    {"a_first": 0.0},
+    {"a_first": 1.0, "alone": True},
+    {"a_first": 0.0, "alone": True},
+)
+"""What a leaf says by the choice that is best in it, with Wi-Fi as `a`."""
+SWAPPED = (1, 0, 3, 2)
+"""The places of the choices with the paths swapped."""
+
+
 @dataclass(frozen=True)
 class Rows:
-    """A row per window, run and orientation: features, the gains of `a` and of `b` first, and the drive."""
+    """A row per window, run and orientation: features, the gain of each choice, and the drive."""
 
     features: list[str]
     x: Any
@@ -39,22 +51,25 @@ class Rows:
 def rows(frame: pl.DataFrame, without: Sequence[str] = ()) -> Rows:
     """The rows of all runs; a gain is relative to the mean goodput of the case without an order."""
     outcomes = label.ahead(frame)
-    if outcomes["goodput_NO"].null_count() == outcomes.height:
-        raise unreadable("the windows", "none is without an order", "make them with `crosslane-lab learn collect`")
+    needed = [f"goodput_{choice}" for choice in (*CHOICES, "NO")]
+    known = outcomes.drop_nulls(needed)
+    if known.is_empty():
+        cause = "none has the outcome of every choice"
+        raise unreadable("the windows", cause, "make them with `crosslane-lab learn collect`")
     usual = pl.col("goodput_NO").mean().over(label.KEYS[:-1])
     gains = [
-        ((pl.col(f"goodput_{order}") - pl.col("goodput_NO")) / usual).clip(-MAX_GAIN, MAX_GAIN).alias(order)
-        for order in ("WF", "LF")
+        ((pl.col(f"goodput_{choice}") - pl.col("goodput_NO")) / usual).clip(-MAX_GAIN, MAX_GAIN).alias(choice)
+        for choice in CHOICES
     ]
-    known = outcomes.drop_nulls("goodput_NO").select(*label.KEYS, *gains).drop_nans(("WF", "LF"))
+    known = known.select(*label.KEYS, *gains).drop_nans(CHOICES)
     of_runs = known.join(frame, on=label.KEYS, maintain_order="left")
     features = [f"{of}.{name}" for of in ("a", "b") for name in _ABSOLUTE if name not in without]
     features += [f"a-b.{name}" for name in label.SMARTPS_QUANTITIES if name not in without]
     values = [label.values(of_runs, path) for path in PATHS]
     x = np.concatenate([tree.columns(features, *values), tree.columns(features, *values[::-1])])
-    both = of_runs.select("WF", "LF").to_numpy()
+    both = of_runs.select(CHOICES).to_numpy()
     kept = np.isfinite(x).all(axis=1)
-    gained, drive = np.concatenate([both, both[:, ::-1]]), np.tile(of_runs["drive"].to_numpy(), 2)
+    gained, drive = np.concatenate([both, both[:, SWAPPED]]), np.tile(of_runs["drive"].to_numpy(), 2)
     return Rows(features, x[kept], gained[kept], drive[kept])
 
 
@@ -69,14 +84,17 @@ def nodes(found: Rows, depth: int) -> list[tree.Node]:
     model = need("sklearn.tree").DecisionTreeRegressor(max_depth=depth, min_samples_leaf=least, random_state=SEED)
     model.fit(found.x[of_first], found.gains[of_first])
     leaves, gains, drives = (each[~of_first] for each in (model.apply(found.x), found.gains, found.drive))
-    decided = {leaf: _first(gains[leaves == leaf], drives[leaves == leaf]) for leaf in np.unique(leaves)}
-    return tree.merged(model.tree_, found.features, lambda leaf: decided.get(leaf, 0.5))
+    decided = {leaf: _best(gains[leaves == leaf], drives[leaves == leaf]) for leaf in np.unique(leaves)}
+    return tree.merged(model.tree_, found.features, lambda leaf: decided.get(leaf, NEITHER))
 
 
-def _first(gains: Any, drives: Any) -> float:  # noqa: ANN401
-    """1: `a` is to be first, 0: `b`, 0.5: neither."""
+NEITHER: tree.Node = {"a_first": 0.5}
+
+
+def _best(gains: Any, drives: Any) -> tree.Node:  # noqa: ANN401
+    """The leaf that says the best choice, or neither."""
     means = gains.mean(axis=0)
     best = int(np.argmax(means))
     off = gains[:, best] - means[best]
     error = np.sqrt(sum(off[drives == drive].sum() ** 2 for drive in np.unique(drives))) / len(off)
-    return float(1 - best) if means[best] > ERRORS * error else 0.5
+    return LEAVES[best] if means[best] > ERRORS * error else NEITHER

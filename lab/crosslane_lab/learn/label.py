@@ -45,14 +45,14 @@ def pairs(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def ahead(frame: pl.DataFrame) -> pl.DataFrame:
-    """A row per window with goodput and delay of both orders over the horizon, and of no order (or null)."""
+    """A row per window with goodput and delay of both orders over the horizon, and of the other choices (or null)."""
     own = (*KEYS[:-1], "prio")
     ahead = frame.sort(*KEYS).with_columns(
         goodput=_ahead("goodput_mbit_s").over(own), delay=_ahead("delay_ms").over(own)
     )
     both, *others = [
         ahead.filter(pl.col("prio") == prio).select(*KEYS, pl.col("goodput", "delay").name.suffix(f"_{prio}"))
-        for prio in ("WF", "LF", "NO")
+        for prio in (*collect.FIRST, *collect.ALONE, "NO")
     ]
     for other in others:
         both = both.join(other, on=KEYS, how="left", maintain_order="left")

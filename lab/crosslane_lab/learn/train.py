@@ -9,7 +9,7 @@ pruned tree, of `learned` one that also says where neither order brings more tha
 import argparse
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import polars as pl
 
 from crosslane_lab.errors import unreadable
 from crosslane_lab.learn import collect, gains, label, need, tree, write
+from crosslane_lab.learn.places import BUFFERS_KB
 from crosslane_lab.render.markdown import table
 
 FOLDS = 10
@@ -26,6 +27,8 @@ ROWS = {"smartps": label.smartps, "learned": label.learned}
 LEAST_IN_LEAF = 20
 MOST_SAMPLES = 10_000
 """Rows that a tree of the forest sees: a tenth of all, at most this number."""
+MOST_COMPARED = 500_000
+"""Rows by which the models are compared: more are drawn from, since they change no accuracy."""
 Score = tuple[float, float, float, float, float]
 Scores = dict[str, dict[str, Score]]
 PRUNING = 1e-3
@@ -45,6 +48,13 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         metavar="QUANTITY",
         help="that the tree is not to ask for, as `cwnd loss` for a tunnel, which reports neither",
     )
+    parser.add_argument(
+        "--buffer",
+        type=int,
+        choices=BUFFERS_KB,
+        metavar="KB",
+        help=f"of windows with this send buffer only: {' or '.join(map(str, BUFFERS_KB))}, 0: by autotuning",
+    )
     parser.add_argument("--depth", type=int, default=8, help="most questions to a leaf (default: %(default)s)")
     parser.add_argument(
         "--out", type=Path, default=Path("tree.json"), metavar="FILE", help="(default: %(default)s)"
@@ -55,7 +65,10 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 def _act(given: argparse.Namespace) -> None:
     if not 1 <= given.depth <= tree.MAX_DEPTH:
         raise unreadable("the depth", f"{given.depth} is outside 1 to {tree.MAX_DEPTH}", "choose another")
-    made = make(collect.read(given.data), given.data, given.strategy, given.depth, given.without)
+    frame = collect.read(given.data)
+    if given.buffer is not None:
+        frame = frame.filter(pl.col("buffer_kb") == given.buffer)
+    made = make(frame, given.data, given.strategy, given.depth, given.without)
     write(given.out, made.text)
     print("\n".join(page(made.rows, made.scores)))
     print(f"\n{fits(made)}")
@@ -147,10 +160,20 @@ def folds(rows: label.Rows, split: str) -> list[tuple[Any, Any]]:
 def compare(rows: label.Rows, depth: int) -> Scores:
     """Accuracy, precision, recall and F1 of `a` first, and seconds of a fit, by model and split."""
     scores: Scores = {}
+    rows = _drawn(rows)
     for name in models(depth, len(rows.y)):
         for split in ("random", "by drive"):
             scores.setdefault(name, {})[split] = _score(rows, depth, name, split)
     return scores
+
+
+def _drawn(rows: label.Rows) -> label.Rows:
+    """The rows, or some of them at random."""
+    if len(rows.y) <= MOST_COMPARED:
+        return rows
+    kept = np.sort(np.random.default_rng(SEED).choice(len(rows.y), MOST_COMPARED, replace=False))
+    x, y, weight, drive = (of[kept] for of in (rows.x, rows.y, rows.weight, rows.drive))
+    return replace(rows, x=x, y=y, weight=weight, drive=drive)
 
 
 def _score(rows: label.Rows, depth: int, name: str, split: str) -> Score:

@@ -52,12 +52,12 @@ def nodes(model: Any, features: Sequence[str]) -> list[Node]:  # noqa: ANN401
     return found
 
 
-def merged(model: Any, features: Sequence[str], decided: Callable[[int], float]) -> list[Node]:  # noqa: ANN401
-    """The nodes of a scikit-learn tree with `a_first` of each leaf as decided; leaves that say the same are one."""
+def merged(model: Any, features: Sequence[str], decided: Callable[[int], Node]) -> list[Node]:  # noqa: ANN401
+    """The nodes of a scikit-learn tree with each leaf as decided; leaves that say the same are one."""
 
     def below(place: int) -> list[Node]:
         if model.children_left[place] < 0:
-            return [{"a_first": decided(place)}]
+            return [decided(place)]
         yes, no = below(int(model.children_left[place])), below(int(model.children_right[place]))
         if yes == no and len(yes) == 1:
             return yes

@@ -12,21 +12,23 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::one_of_radio::OneOfRadio;
-use super::{Allocator, PathInput, PathSupply, one_of_radio};
+use super::{Allocator, Mode, PathInput, PathSupply, one_of_radio};
 use crate::assess::Belief;
 use crate::path::PathId;
 use crate::reason::Reason;
 use crate::time::{Duration, Instant};
 use crate::wanted::{Order, Wanted};
 use comparison::{By, Comparison, Verdict, Window};
-use features::{DELIVERY, Feature, Meter, RTT, Values, WINDOW};
+use features::{DELIVERY, Meter, RTT, Values, WINDOW};
 use tree::{Answer, Fallback, Tree};
 use trial::{Pair, Recorder, Trial};
+use undecided::Undecided;
 
 pub mod comparison;
 pub mod features;
 pub mod tree;
 pub mod trial;
+mod undecided;
 
 /// Which pairs of paths a tree was trained for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,22 +67,26 @@ pub struct Learned {
     meters: Vec<Meter>,
     /// End of the present window.
     window_end: Instant,
-    /// The order by the tree, or its fallback.
-    order: Order,
-    /// When the order changed.
+    /// By the tree, or its fallback.
+    choice: Choice,
+    /// When the choice changed.
     since: Option<Instant>,
     comparison: Comparison,
     recorder: Recorder,
 }
 
-/// Why the tree does not say which path is to be first.
-enum Undecided {
-    /// Fewer than two paths are good: there is nothing to decide.
-    NoChoice,
-    /// The paths are not those that the tree is for.
-    OtherPaths,
-    Unknown(Feature, [PathId; 2]),
-    Unsure(f64),
+/// How the paths are used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Choice {
+    order: Order,
+    /// Whether the first path of the order carries alone, the others in reserve.
+    is_alone: bool,
+}
+
+impl From<Order> for Choice {
+    fn from(order: Order) -> Choice {
+        Choice { order, is_alone: false }
+    }
 }
 
 /// An order, with the values by which its first two paths were compared.
@@ -88,6 +94,7 @@ struct Decided {
     order: Vec<PathId>,
     values: [Values; 2],
     answer: Answer,
+    is_alone: bool,
 }
 
 /// A good path with its values.
@@ -96,9 +103,9 @@ type Candidate = (PathId, Values);
 impl Learned {
     /// An allocator without paths; without a tree only the rule applies.
     pub fn new(params: Params, tree: Option<Arc<Tree>>) -> Learned {
-        let (rule, meters, order) = (OneOfRadio::new(params.rule), Vec::new(), order_without(tree.as_deref()));
+        let (rule, meters, choice) = (OneOfRadio::new(params.rule), Vec::new(), choice_without(tree.as_deref()));
         let (comparison, recorder) = (Comparison::new(params.trials), Recorder::default());
-        Learned { params, tree, rule, meters, window_end: Instant::ZERO, order, since: None, comparison, recorder }
+        Learned { params, tree, rule, meters, window_end: Instant::ZERO, choice, since: None, comparison, recorder }
     }
 
     /// The good paths; of a Wi-Fi and a cellular one, for which a tree is, the former first.
@@ -141,24 +148,27 @@ impl Learned {
         // The tree of a Wi-Fi and a cellular path has them as `a` and `b`, whichever is first.
         let [a, b] = if self.params.pairs == Pairs::Any { [first, second] } else { [0, 1] };
         let answer = ask(tree, &candidates[a], &candidates[b])?;
+        let says_so_swapped = || ask(tree, &candidates[b], &candidates[a]).map(|swapped| swapped.is_alone);
+        let is_alone = answer.is_alone && (self.params.pairs == Pairs::WifiAndCellular || says_so_swapped()?);
         let order = places.iter().map(|place| candidates[*place].0).collect();
-        Ok(Decided { order, values: [candidates[a].1, candidates[b].1], answer })
+        Ok(Decided { order, values: [candidates[a].1, candidates[b].1], answer, is_alone })
     }
 
-    /// The two paths if these are all that are good and have an order: only then one order is the other one reversed.
+    /// The two paths if these are all that are good, have an order and both carry: only then one order is the other one
+    /// reversed.
     fn pair(&self, candidates: &[Candidate], paths: &[PathSupply]) -> Option<Pair> {
         let &[(a, of_a), (b, of_b)] = candidates else { return None };
-        if self.order == Order::Free {
+        if self.choice.order == Order::Free || self.choice.is_alone {
             return None;
         }
         let is_a_preferred = paths[usize::from(a.0)].input.rank < paths[usize::from(b.0)].input.rank;
-        let first = self.order.paths().iter().find(|path| [a, b].contains(path));
+        let first = self.choice.order.paths().iter().find(|path| [a, b].contains(path));
         let is_a_first = first.map_or(is_a_preferred, |first| *first == a);
         Some(Pair { paths: [a, b], values: [of_a, of_b], is_a_first, is_a_preferred })
     }
 
-    /// Compares what the orders bring, and says what is to order the paths: the order, empty for the user's, with its
-    /// reason, and whether it holds whatever the least time of an order is.
+    /// Compares what the tree and its fallback bring, and says how the paths are to be used, why, and whether that
+    /// holds whatever the least time of an order is.
     fn choose(
         &mut self,
         tree: &Tree,
@@ -166,11 +176,11 @@ impl Learned {
         paths: &[PathSupply],
         values: &[Values],
         pair: Option<Pair>,
-    ) -> (Order, Reason, bool) {
+    ) -> (Choice, Reason, bool) {
         let fallback = tree.fallback();
-        let is_other = |order: &[PathId]| fallback == Fallback::NoOrder || !is_users(order, paths);
-        let differs = answer.as_ref().is_ok_and(|decided| is_other(&decided.order));
-        let is_visible = self.comparison.in_force() == By::Fallback || matches!(self.order, Order::Paths(_));
+        let is_other = |by: &Decided| by.is_alone || fallback == Fallback::NoOrder || !is_users(&by.order, paths);
+        let differs = answer.as_ref().is_ok_and(is_other);
+        let is_visible = self.comparison.in_force() == By::Fallback || matches!(self.choice.order, Order::Paths(_));
         let applied = self.comparison.applies();
         let (in_trial, window) = (self.comparison.is_trial(), window(paths, values));
         self.recorder.end_window(pair, in_trial);
@@ -179,12 +189,14 @@ impl Learned {
         let verdict = self.comparison.end_window(window, differs && is_visible, may_swap && !differs);
         self.recorder.follow(&mut self.comparison, in_trial, is_steady);
         let applies = self.comparison.applies();
-        let (order, reason) = match (applies, answer) {
+        let (choice, reason) = match (applies, answer) {
             // An order that was swapped stays so.
-            (By::Swap, _) if in_trial => (self.order.clone(), Reason::default()),
-            (By::Swap, _) => (pair.map_or(Order::Preference, |pair| Order::Paths(pair.swapped())), reason_of_swap()),
-            (By::Fallback, _) => (fallback.order(), self.reason_of_fallback(fallback, verdict)),
-            (By::Tree, Err(undecided)) => (fallback.order(), undecided.reason(fallback)),
+            (By::Swap, _) if in_trial => (self.choice.clone(), Reason::default()),
+            (By::Swap, _) => {
+                (pair.map_or(Order::Preference, |pair| Order::Paths(pair.swapped())).into(), reason_of_swap())
+            }
+            (By::Fallback, _) => (fallback.order().into(), self.reason_of_fallback(fallback, verdict)),
+            (By::Tree, Err(undecided)) => (fallback.order().into(), undecided.reason(fallback)),
             (By::Tree, Ok(decided)) => {
                 let mut reason = self.reason(tree, &decided);
                 if let Some(Verdict { trials, ratio }) = verdict {
@@ -199,10 +211,10 @@ impl Learned {
                     let text = format!("in a trial, to compare: {}", reason.text());
                     reason = Reason::plain("learned.trial", text).with(reason.inputs.iter().copied());
                 }
-                (Order::Paths(decided.order), reason)
+                (Choice { order: Order::Paths(decided.order), is_alone: decided.is_alone }, reason)
             }
         };
-        (order, reason, applies != applied || verdict.is_some())
+        (choice, reason, applies != applied || verdict.is_some())
     }
 
     /// Why the fallback applies, in a trial or since the tree is withdrawn.
@@ -224,22 +236,27 @@ impl Learned {
     }
 
     fn reason(&self, tree: &Tree, decided: &Decided) -> Reason {
-        let Decided { order, values: [a, b], answer } = decided;
+        let Decided { order, values: [a, b], answer, is_alone } = decided;
         let step = |step: tree::Step| {
             let sign = if step.is_yes { "≤" } else { ">" };
             format!("{} {:.4} {sign} {:.4}", step.feature.name(), step.feature.value(a, b), step.at_most)
         };
         let steps: Vec<String> = tree.way(answer).map(step).collect();
         let way = if steps.is_empty() { "it asks nothing".into() } else { steps.join(", ") };
-        let names: Vec<String> = order.iter().map(|path| path.0.to_string()).collect();
-        let text = format!("the tree puts the paths in the order {}: {way}", names.join(", "));
+        let text = match order.first().filter(|_| *is_alone) {
+            Some(first) => format!("the tree lets path {} carry alone: {way}", first.0),
+            None => {
+                let names: Vec<String> = order.iter().map(|path| path.0.to_string()).collect();
+                format!("the tree puts the paths in the order {}: {way}", names.join(", "))
+            }
+        };
         Reason::plain("learned.tree", text).with([("a_first", answer.a_first)])
     }
 }
 
-/// The order that applies without a decision of the tree.
-fn order_without(tree: Option<&Tree>) -> Order {
-    tree.map_or(Order::Preference, |tree| tree.fallback().order())
+/// What applies without a decision of the tree.
+fn choice_without(tree: Option<&Tree>) -> Choice {
+    tree.map_or(Order::Preference, |tree| tree.fallback().order()).into()
 }
 
 fn name(fallback: Fallback) -> &'static str {
@@ -299,33 +316,12 @@ fn scores(tree: &Tree, candidates: &[Candidate]) -> Result<Vec<f64>, Undecided> 
     candidates.iter().map(|path| others(path).map(|other| agreement(tree, path, other)).sum()).collect()
 }
 
-impl Undecided {
-    fn reason(&self, fallback: Fallback) -> Reason {
-        let why = match self {
-            Undecided::NoChoice => "fewer than two paths are good".into(),
-            Undecided::OtherPaths => "the tree is for one Wi-Fi and one cellular path".into(),
-            Undecided::Unknown(feature, [a, b]) => {
-                format!(
-                    "{} is unknown, stale or impossible, with a = path {} and b = path {}",
-                    feature.name(),
-                    a.0,
-                    b.0
-                )
-            }
-            Undecided::Unsure(lead) => format!("only {:.0} % of the training windows of its leaf agree", lead * 100.0),
-        };
-        let rule = match fallback {
-            Fallback::UsersOrder => "the rule of `threshold`",
-            Fallback::NoOrder => name(fallback),
-        };
-        Reason::plain("learned.rule", format!("{rule} applies, since {why}"))
-    }
-}
-
 impl Allocator for Learned {
-    /// The rule's states for the user's preference or, if there is one, the order of the tree.
+    /// The rule's states for the user's preference or, if there is one, the order of the tree; where its first path is
+    /// to carry alone, those of mode `backup`.
     fn allocate(&mut self, paths: &[PathInput]) -> Wanted {
-        let order = self.order.paths();
+        self.rule.set_mode(if self.choice.is_alone { Mode::Backup } else { self.params.rule.mode });
+        let order = self.choice.order.paths();
         let rank = |place: usize| order.iter().position(|path| usize::from(path.0) == place);
         let last = |rank: u8| rank.saturating_add(order.len() as u8);
         let ranked = paths.iter().enumerate().map(|(place, path)| PathInput {
@@ -333,7 +329,7 @@ impl Allocator for Learned {
             ..*path
         });
         let ranked: Vec<PathInput> = ranked.collect();
-        self.rule.allocate(&ranked).with_order(self.order.clone())
+        self.rule.allocate(&ranked).with_order(self.choice.order.clone())
     }
 
     fn review(&mut self, now: Instant, paths: &[PathSupply]) -> Option<Reason> {
@@ -351,18 +347,18 @@ impl Allocator for Learned {
         }
         let pair = candidates.as_ref().ok().and_then(|candidates| self.pair(candidates, paths));
         let answer = candidates.and_then(|candidates| self.decide(&tree, paths, &candidates));
-        let (order, reason, is_at_once) = self.choose(&tree, answer, paths, &values, pair);
+        let (choice, reason, is_at_once) = self.choose(&tree, answer, paths, &values, pair);
         let is_held = self.since.is_some_and(|since| now < since + self.params.hold);
-        if order == self.order || (is_held && !is_at_once) {
+        if choice == self.choice || (is_held && !is_at_once) {
             return of_rule;
         }
-        (self.order, self.since) = (order, Some(now));
+        (self.choice, self.since) = (choice, Some(now));
         Some(reason)
     }
 
     fn set_tree(&mut self, tree: Option<Arc<Tree>>) {
-        if !matches!((&tree, &self.order), (Some(_), Order::Paths(_))) {
-            self.order = order_without(tree.as_deref());
+        if !matches!((&tree, &self.choice.order), (Some(_), Order::Paths(_))) {
+            self.choice = choice_without(tree.as_deref());
         }
         (self.tree, self.since, self.comparison) = (tree, None, Comparison::new(self.params.trials));
         self.recorder = Recorder::default();

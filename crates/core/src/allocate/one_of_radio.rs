@@ -89,6 +89,11 @@ impl OneOfRadio {
         OneOfRadio { params, tiers, now, tracks: Vec::new(), serving: Vec::new() }
     }
 
+    /// How the paths are used together from now on.
+    pub(super) fn set_mode(&mut self, mode: Mode) {
+        self.tiers.set_mode(mode);
+    }
+
     fn track(&self, place: usize) -> &Track {
         self.tracks.get(place).unwrap_or(&Track::NONE)
     }

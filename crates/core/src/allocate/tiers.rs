@@ -48,6 +48,11 @@ impl Tiers {
         Tiers { mode, last, changed, hold: HOLD, returned, full, return_at, least_delay }
     }
 
+    /// How the paths are used together from now on.
+    pub(super) fn set_mode(&mut self, mode: Mode) {
+        self.mode = mode;
+    }
+
     /// Whether a path carries while it is good. If none of these is good, the first one that is
     /// good carries.
     pub(super) fn is_on(&self, place: usize, path: &PathInput) -> bool {

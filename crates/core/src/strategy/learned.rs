@@ -15,7 +15,8 @@ use crate::path::PathSpec;
 use crate::time::Duration;
 
 /// Its entry in the catalogue.
-pub const ENTRY: Entry = Entry::new::<Params>("learned", "`threshold`, with the paths in the order of a learned tree");
+pub const ENTRY: Entry =
+    Entry::new::<Params>("learned", "`threshold`, with the paths in the order of a learned tree, or one alone");
 
 crate::parameters! {
     /// Parameters of the strategy `learned`.

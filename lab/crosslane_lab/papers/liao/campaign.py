@@ -18,7 +18,7 @@ from crosslane_lab.progress import Progress
 from crosslane_lab.runs.runner import Comparison
 
 TRAIN_SEED, HELD_SEED = 1, 2
-DRIVES = {False: (60, 40), True: (12, 8)}
+DRIVES = {False: (580, 40), True: (12, 8)}
 """Drives for training and held out, without and with `--quick`."""
 KERNEL_S = 20
 """Length of a drive on the kernel."""
@@ -41,7 +41,9 @@ IN_TUNNEL = {
     "tunnel-learned": ("learned", "learned-tunnel"),
 }
 """Strategies in mode `cheapest-first`, with the strategy that orders the paths and its tree."""
-KERNEL = ("kernel", "kernel-tuned", "tunnel", *IN_TUNNEL)
+OVER_MPTCP = "mptcp-learned"
+"""Strategy `learned` over the kernel's MPTCP: of its answers that has one path alone, and both."""
+KERNEL = ("kernel", "kernel-tuned", OVER_MPTCP, "tunnel", *IN_TUNNEL)
 RECORDED = ("learned", "learned-transport")
 
 _STRATEGY = """
@@ -217,12 +219,13 @@ def driven(quick: bool) -> list[Case]:
 
 
 def _kernel(folder: Path, quick: bool) -> Iterator[Comparison]:
-    names = [tree for _, tree in IN_TUNNEL.values() if tree]
+    names = [*(tree for _, tree in IN_TUNNEL.values() if tree), "learned"]
     for case in driven(quick):
         text = case.scenario("default", {}).replace("duration_s = 60", f"duration_s = {KERNEL_S}")
         for name, (steer, tree) in IN_TUNNEL.items():
             parameters = {"mode": "cheapest-first", "steer": steer}
             text += _strategy(name, "tunnel", parameters | ({"tree": f"{tree}.json"} if tree else {}))
+        text += _strategy(OVER_MPTCP, "learned", {"tree": "learned.json"})
         text = bound.digests(folder, names) + text
         yield Comparison(f"kernel/{case.drive.number}-{case.buffer_kb}", text, KERNEL, engine="kernel")
 

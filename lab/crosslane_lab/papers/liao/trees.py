@@ -22,7 +22,10 @@ TUNNEL = ("cwnd", "loss")
 
 @dataclass(frozen=True)
 class Kind:
-    """A tree: its strategy, the quantities that it may not ask for, and whether models are compared on its rows."""
+    """A tree: its strategy, the quantities that it may not ask for, and whether models are compared on its rows.
+
+    That of `smartps`, which always has an order, is trained where an order matters: with the short send buffer.
+    """
 
     strategy: str
     without: tuple[str, ...] = ()
@@ -56,6 +59,8 @@ def make(folder: Path, frame: pl.DataFrame, progress: Progress) -> None:
 
 
 def _train(frame: pl.DataFrame, folder: Path, kind: Kind) -> tuple[dict[str, Any], str]:
+    if kind.strategy == "smartps":
+        frame = frame.filter(pl.col("buffer_kb") > 0)
     if kind.compared:
         made = train.make(frame, folder, kind.strategy, DEPTH)
         return {

@@ -58,7 +58,7 @@ impl Fallback {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Node {
     Question { feature: Feature, at_most: f64, yes: u16, no: u16 },
-    Leaf { a_first: f64 },
+    Leaf { a_first: f64, is_alone: bool },
 }
 
 /// The answer for two paths.
@@ -66,6 +66,8 @@ enum Node {
 pub struct Answer {
     /// Share of the training windows in the leaf in which path `a` was to be first (0 to 1).
     pub a_first: f64,
+    /// Whether the first path is to carry alone, the other one in reserve.
+    pub is_alone: bool,
     /// The leaf.
     leaf: u16,
     way: [u16; MAX_DEPTH],
@@ -113,7 +115,7 @@ impl Tree {
         let (mut place, mut way, mut depth) = (0, [0; MAX_DEPTH], 0);
         loop {
             match self.nodes[usize::from(place)] {
-                Node::Leaf { a_first } => return Ok(Answer { a_first, leaf: place, way, depth }),
+                Node::Leaf { a_first, is_alone } => return Ok(Answer { a_first, is_alone, leaf: place, way, depth }),
                 Node::Question { feature, at_most, yes, no } => {
                     let value = feature.value(a, b);
                     if value.is_nan() {
@@ -208,6 +210,7 @@ struct FileNode {
     yes: Option<u16>,
     no: Option<u16>,
     a_first: Option<f64>,
+    alone: Option<bool>,
 }
 
 impl TryFrom<File> for Tree {
@@ -232,12 +235,15 @@ impl TryFrom<File> for Tree {
 }
 
 fn read(place: usize, node: &FileNode) -> Result<Node, String> {
-    match (&node.feature, node.at_most, node.yes, node.no, node.a_first) {
-        (None, None, None, None, Some(a_first)) if (0.0..=1.0).contains(&a_first) => Ok(Node::Leaf { a_first }),
-        (None, None, None, None, Some(a_first)) => {
+    let question = (&node.feature, node.at_most, node.yes, node.no);
+    match (question, node.a_first, node.alone) {
+        ((None, None, None, None), Some(a_first), alone) if (0.0..=1.0).contains(&a_first) => {
+            Ok(Node::Leaf { a_first, is_alone: alone.unwrap_or(false) })
+        }
+        ((None, None, None, None), Some(a_first), _) => {
             Err(format!("`a_first` of node {place} is {a_first}, which is outside 0 to 1"))
         }
-        (Some(name), Some(at_most), Some(yes), Some(no), None) if at_most.is_finite() => {
+        ((Some(name), Some(at_most), Some(yes), Some(no)), None, None) if at_most.is_finite() => {
             let feature = Feature::find(name)
                 .ok_or_else(|| format!("node {place} asks for {name:?}, and there is no such feature"))?;
             Ok(Node::Question { feature, at_most, yes, no })
