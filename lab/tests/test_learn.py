@@ -25,7 +25,7 @@ OTHERS = {"wifi_sinr_db": 20.0, "cellular_sinr_db": 10.0, "wifi_rsrq_db": None, 
 
 
 def made(drives: int, seed: int = 1) -> pl.DataFrame:
-    """Windows in which Wi-Fi first carries 20 Mbit/s above −70 dBm and 2 below; the other choices always 8 or less."""
+    """Windows in which Wi-Fi first carries 20 Mbit/s above −70 dBm and 2 below; other choices always 8 or less."""
     random, rows = np.random.default_rng(seed), []
     for drive in range(drives):
         signal = random.uniform(-90, -50)

@@ -1,9 +1,10 @@
 """`crosslane-lab learn collect`: drives simulated with each choice of the paths, a table of their windows.
 
-A row is a window of 250 ms of one drive, with one kind of traffic, one send buffer and one choice: either path first,
-either alone, or neither, when the packet scheduler selects a path for each packet. It has what the agent measured of both paths in it, the goodput of the following window and the
-mean delay of the 64-kB blocks delivered in that one. Of files the delay is null here; a second table has a row for
-each file, with its goodput and delay. Runs that exist are not made again.
+A row is a window of 250 ms of one drive, with one kind of traffic, one send buffer and one choice: either path
+first, either alone, or neither, when the packet scheduler selects a path for each packet. It has what the agent
+measured of both paths in it, the goodput of the following window and the mean delay of the 64-kB blocks delivered
+in that one. Of files the delay is null here; a second table has a row for each file, with its delay and goodput. Runs
+that exist are not made again.
 """
 
 import argparse
@@ -38,7 +39,9 @@ KEPT = ("windows", "messages")
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser("collect", help="simulate drives with each choice of the paths", description=__doc__)
+    parser = commands.add_parser(
+        "collect", help="simulate drives with each choice of the paths", description=__doc__
+    )
     add_draws(parser, drives=40, seed=1)
     parser.add_argument(
         "--out", type=Path, default=Path("runs/learn"), metavar="DIR", help="(default: %(default)s)"

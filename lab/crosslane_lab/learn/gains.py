@@ -1,4 +1,4 @@
-"""The tree of `learned`: when an order of two paths, or one path alone, brings more than the packet scheduler's choice.
+"""The tree of `learned`: when an order of two paths, or one alone, brings more than the packet scheduler's choice.
 
 The windows of drives that were run with either path first, with either alone and without an order say what each
 brings in the next second. A regression tree of that is grown on one half of the drives, and each leaf is decided on

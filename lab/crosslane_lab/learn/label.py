@@ -45,7 +45,7 @@ def pairs(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def ahead(frame: pl.DataFrame) -> pl.DataFrame:
-    """A row per window with goodput and delay of both orders over the horizon, and of the other choices (or null)."""
+    """A row per window: goodput and delay of both orders over the horizon, and of the other choices (or null)."""
     own = (*KEYS[:-1], "prio")
     ahead = frame.sort(*KEYS).with_columns(
         goodput=_ahead("goodput_mbit_s").over(own), delay=_ahead("delay_ms").over(own)

@@ -134,7 +134,14 @@ def _kernel(frame: pl.DataFrame) -> Iterable[str]:
             ]
             least = f"{ratios.min():.2f}" if len(ratios) else ""
             rows.append([f"`{name}`", str(mine.height), *cells, f"{ratios.median():.2f}", least])
-        head = ["strategy", "valid runs", "goodput, Mbit/s", "delay, ms", "goodput / `kernel` or `tunnel`, median", "least"]
+        head = [
+            "strategy",
+            "valid runs",
+            "goodput, Mbit/s",
+            "delay, ms",
+            "goodput / `kernel` or `tunnel`, median",
+            "least",
+        ]
         lines += [f"Send buffer {bound.buffer_text(buffer_kb)}, medians:", "", *table(head, rows, compact=True), ""]
     return lines[:-1]
 
