@@ -49,6 +49,15 @@ def test_a_path_is_alone_where_that_is_best() -> None:
         assert np.mean([each == leaf for each in said]) > 0.9, is_wifi_a
 
 
+def test_what_a_drive_loses_counts_more_than_what_another_wins() -> None:
+    """Wi-Fi alone wins 5 % in 90 drives, and loses in 10."""
+    for loss, leaf in ((-0.02, {"a_first": 1.0, "alone": True}), (-0.2, gains.NEITHER)):
+        won = np.full((100, 4), -0.5)
+        won[:, 2] = [0.05] * 90 + [loss] * 10
+        assert won[:, 2].mean() > 2 * won[:, 2].std() / 10, "by the mean alone it applies"
+        assert gains._best(won, np.arange(100)) == leaf
+
+
 def _said(nodes: list[tree.Node], features: list[str], row: tree.Values) -> tree.Node:
     node = nodes[0]
     while "feature" in node:

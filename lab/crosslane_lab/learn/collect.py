@@ -2,9 +2,9 @@
 
 A row is a window of 250 ms of one drive, with one kind of traffic, one send buffer and one choice: either path
 first, either alone, or neither, when the packet scheduler selects a path for each packet. It has what the agent
-measured of both paths in it, the goodput of the following window and the mean delay of the 64-kB blocks delivered
-in that one. Of files the delay is null here; a second table has a row for each file, with its delay and goodput. Runs
-that exist are not made again.
+measured of both paths in it, the goodput of the following window, and the mean delay of the 64-kB blocks that were
+delivered in that one. Of files the delay is null here; a second table has a row for each file, with its delay and
+goodput. Runs that exist are not made again.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
 The windows of drives that were run with either path first, with either alone and without an order say what each
 brings in the next second. A regression tree of that is grown on one half of the drives, and each leaf is decided on
-the other half (an *honest* tree, Athey and Imbens 2016): a choice applies where its mean gain there is greater than
-twice its standard error between drives. Elsewhere there is none, so that a window without a cause is not an order.
+the other half (an *honest* tree, Athey and Imbens 2016): a choice applies where its mean gain there, with the losses
+of drives counted twice, is greater than twice its standard error between drives. Elsewhere there is none.
 """
 
 from collections.abc import Sequence
@@ -24,6 +24,8 @@ MAX_GAIN = 2.0
 SEED = 1
 ERRORS = 2
 """Standard errors by which a gain must exceed 0."""
+LOSS = 2.0
+"""Weight of what a drive loses in a leaf, of what it wins 1: no drive is to pay for what others win."""
 
 
 CHOICES = (*collect.FIRST, *collect.ALONE)
@@ -92,9 +94,12 @@ NEITHER: tree.Node = {"a_first": 0.5}
 
 
 def _best(gains: Any, drives: Any) -> tree.Node:  # noqa: ANN401
-    """The leaf that says the best choice, or neither."""
-    means = gains.mean(axis=0)
-    best = int(np.argmax(means))
-    off = gains[:, best] - means[best]
-    error = np.sqrt(sum(off[drives == drive].sum() ** 2 for drive in np.unique(drives))) / len(off)
-    return LEAVES[best] if means[best] > ERRORS * error else NEITHER
+    """The leaf that says the best choice, or neither; what a drive loses counts more than what it wins."""
+    _, of = np.unique(drives, return_inverse=True)
+    rows = np.bincount(of)[:, None]
+    sums = np.stack([np.bincount(of, weights=column) for column in gains.T], axis=1)
+    scores = (sums * np.where(sums < 0, LOSS, 1.0)).sum(axis=0) / len(gains)
+    best = int(np.argmax(scores))
+    off = sums - rows * gains.mean(axis=0)
+    error = np.sqrt((off[:, best] ** 2).sum()) / len(gains)
+    return LEAVES[best] if scores[best] > ERRORS * error else NEITHER

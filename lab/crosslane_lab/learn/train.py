@@ -27,7 +27,7 @@ ROWS = {"smartps": label.smartps, "learned": label.learned}
 LEAST_IN_LEAF = 20
 MOST_SAMPLES = 10_000
 """Rows that a tree of the forest sees: a tenth of all, at most this number."""
-MOST_COMPARED = 500_000
+MOST_COMPARED = 200_000
 """Rows by which the models are compared: more are drawn from, since they change no accuracy."""
 Score = tuple[float, float, float, float, float]
 Scores = dict[str, dict[str, Score]]
