@@ -1,9 +1,9 @@
 """The tree of `learned`: when an order of two paths, or one alone, brings more than the packet scheduler's choice.
 
 The windows of drives that were run with either path first, with either alone and without an order say what each
-brings in the next second. A regression tree of that is grown on one half of the drives, and each leaf is decided on
-the other half (an *honest* tree, Athey and Imbens 2016): a choice applies where its mean gain there, with the losses
-of drives counted twice, is greater than twice its standard error between drives. Elsewhere there is none.
+brings in the next second. A regression tree of that is grown on one half of the drives, and each leaf is decided
+on the other half (an *honest* tree, Athey and Imbens 2016). A choice applies where its mean gain there, with the
+losses of drives counted twice, is greater than twice its standard error between drives. Elsewhere there is none.
 """
 
 from collections.abc import Sequence
