@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
 mod a_backup_carries_nothing_while_an_active_one_lives;
+mod a_download_uses_every_path;
 mod a_join_carries_data_after_two_round_trips;
 mod a_new_kind_of_traffic;
 mod a_send_buffer_grows_while_the_application_waits;

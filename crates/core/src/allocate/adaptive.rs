@@ -64,8 +64,8 @@ pub struct Adaptive {
     now: Instant,
     tracks: Vec<Track>,
     turn: Option<Turn>,
-    /// Of the active paths.
-    full: Fullness,
+    /// Of each path, while it carries.
+    full: Vec<Fullness>,
     /// Whether every good path carries.
     shares: bool,
 }
@@ -171,7 +171,7 @@ impl Adaptive {
             now: Instant::ZERO,
             tracks: Vec::new(),
             turn: None,
-            full: Fullness::default(),
+            full: Vec::new(),
             shares: false,
         }
     }
@@ -188,13 +188,21 @@ impl Adaptive {
 
     /// Whether every good path is to carry.
     fn is_to_share(&mut self, now: Instant, paths: &[PathSupply]) -> bool {
-        let active = || paths.iter().filter(|path| path.input.was == PathState::Active).map(|path| path.latest);
-        self.full.observe(now, active());
+        let is_active = |path: &&PathSupply| path.input.was == PathState::Active;
+        self.full.resize_with(paths.len(), Fullness::default);
+        let each = self.full.iter_mut().zip(paths).filter(|(_, path)| is_active(path));
+        each.for_each(|(full, path)| full.observe(now, path.latest));
+        let active = paths.iter().filter(is_active).map(|path| path.latest);
         self.mode == Mode::Aggregate
             && match self.shares {
-                true => self.full.last().is_some_and(|last| now.since(last) < NOT_FULL) || needs_all(now, active()),
-                false => self.full.lasts(now),
+                true => self.last_full().is_some_and(|last| now.since(last) < NOT_FULL) || needs_all(now, active),
+                false => self.full.iter().any(|full| full.lasts(now)),
             }
+    }
+
+    /// When a path was full last.
+    fn last_full(&self) -> Option<Instant> {
+        self.full.iter().filter_map(Fullness::last).max()
     }
 
     /// The path that carries if none is good; `None` if all are of one radio.
@@ -366,7 +374,7 @@ impl Allocator for Adaptive {
 
     fn next_wakeup(&self) -> Option<Instant> {
         let radio = if self.shares { self.all.next_wakeup_like(&self.one) } else { self.one.next_wakeup() };
-        let alone = self.full.last().filter(|_| self.shares).map(|last| last + NOT_FULL);
+        let alone = self.last_full().filter(|_| self.shares).map(|last| last + NOT_FULL);
         let turn = self.turn.map(|turn| turn.until);
         let held = self.tracks.iter().filter_map(Track::held_until);
         let gone = self.tracks.iter().filter_map(|track| track.closing).map(|seen| seen + GONE);

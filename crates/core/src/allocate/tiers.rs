@@ -78,7 +78,7 @@ impl Tiers {
         }
         self.full.resize_with(paths.len(), Fullness::default);
         let active = || (0..inputs.len()).filter(|place| inputs[*place].was == PathState::Active);
-        active().for_each(|place| self.full[place].observe(now, core::iter::once(paths[place].latest)));
+        active().for_each(|place| self.full[place].observe(now, paths[place].latest));
         let of_tier = |rank: u8| active().filter(move |place| inputs[*place].rank == rank);
         let mut carrying: Vec<u8> = active().map(|place| inputs[place].rank).collect();
         carrying.sort_unstable();
