@@ -152,6 +152,10 @@ fn a_leaf_that_is_not_sure_is_left_to_the_rule() {
 fn with_no_order() -> Tree {
     let nodes = r#"{"feature": "a-b.rtt_ms", "at_most": -0.1, "yes": 1, "no": 2}, {"a_first": 0.9},
         {"feature": "a-b.rtt_ms", "at_most": 0.1, "yes": 3, "no": 4}, {"a_first": 0.5}, {"a_first": 0.1}"#;
+    falls_back_to_no_order(nodes)
+}
+
+fn falls_back_to_no_order(nodes: &str) -> Tree {
     let text = format!(
         r#"{{"format": "crosslane-tree", "version": 1, "strategy": "learned", "fallback": "no-order", "nodes": [{nodes}]}}"#
     );
@@ -180,10 +184,7 @@ fn a_tree_whose_fallback_is_no_order_leaves_the_choice_to_the_scheduler_wherever
 fn with_alone() -> Tree {
     let nodes = r#"{"feature": "a-b.rtt_ms", "at_most": -0.1, "yes": 1, "no": 2}, {"a_first": 1.0, "alone": true},
         {"feature": "a-b.rtt_ms", "at_most": 0.1, "yes": 3, "no": 4}, {"a_first": 0.5}, {"a_first": 0.0, "alone": true}"#;
-    let text = format!(
-        r#"{{"format": "crosslane-tree", "version": 1, "strategy": "learned", "fallback": "no-order", "nodes": [{nodes}]}}"#
-    );
-    serde_json::from_str(&text).expect("a tree")
+    falls_back_to_no_order(nodes)
 }
 
 #[test]
