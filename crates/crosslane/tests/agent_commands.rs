@@ -117,6 +117,11 @@ fn an_agent_is_looked_at_while_it_runs() {
     let agent = Agent::start(&world.testbed.vehicle, CONFIGURATION);
     let (client, server) = world.connect();
     world.await_subflows("active", "active");
+    let began = Instant::now();
+    while world.status().paths.iter().any(|path| path.rtt_ms.is_none()) {
+        assert!(began.elapsed() < SOON, "{:?}", world.status().paths);
+        sleep(Duration::from_millis(20));
+    }
     let status = world.status();
     assert_eq!((status.pid, status.strategy.as_deref(), status.connections), (agent.child.id(), Some("threshold"), 1));
     assert_eq!(status.problems, [""; 0]);
