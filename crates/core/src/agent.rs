@@ -223,7 +223,7 @@ impl Agent {
             if self.rates.observe(now, sample.path, transport) {
                 for path in (0..MAX_PATHS as u8).map(PathId) {
                     let carried = self.rates.sample(path);
-                    carried.iter().for_each(|sample| self.assess_sample(now, sample));
+                    self.assess_sample(now, &carried);
                 }
             }
         }

@@ -247,22 +247,33 @@ pub struct Break {
     pub longest: Duration,
 }
 
-/// What all subflows of a path carried in the last second, of connections initiated here.
+/// What all subflows of a path carried in the last second, of connections initiated here, in the direction in which all paths
+/// carry more.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Carried {
-    /// Bytes acknowledged, in bit/s: over `constant_for`, or the whole second.
+    /// Bytes acknowledged or received, in bit/s: over `constant_for`, or the whole second.
     pub bit_s: f64,
-    /// Whether senders had more data than it took.
+    /// Whether senders had more data than it took; of what is received, whether much waited in the network or was lost.
     pub is_full: bool,
     /// For how long, up to a second, it has been full at a rate that hardly varied.
     pub constant_for: Duration,
-    /// Part of what was sent that was sent again (0 to 1).
+    /// Part of what was sent that was sent again (0 to 1); part of what was received that came out of order.
     pub loss: f64,
     /// Time that packets waited in the network at its end, if known: the RTT above the minimum.
     pub queued: Option<Duration>,
+    /// The part of what all paths carried that was received (0 to 1), if any was carried. All this is of what is received, if
+    /// that is more than half.
+    pub received_share: Option<f64>,
     /// The highest rate of another path, of a quarter of a second, in bit/s: within the last half second while that one is
     /// full, else within the last minute.
     pub fastest_other_bit_s: f64,
+}
+
+impl Carried {
+    /// Whether all is of what is received.
+    pub fn is_received(&self) -> bool {
+        self.received_share.is_some_and(|share| share > 0.5)
+    }
 }
 
 /// Packets that an interface has carried since it was created, of all sockets.
@@ -301,8 +312,12 @@ pub struct Transport {
     pub bytes_acked: u64,
     /// Bytes not yet sent.
     pub notsent_bytes: u32,
-    /// Bytes received since the subflow began.
+    /// Bytes received in order since the subflow began.
     pub bytes_received: u64,
+    /// Segments received out of order since the subflow began.
+    pub out_of_order: u32,
+    /// The receiver's estimate of the round-trip time, if known: that of what is received.
+    pub receive_rtt: Option<Duration>,
     /// Segments presumed lost and not yet retransmitted.
     pub lost: u32,
     /// Segments retransmitted since the subflow began.
@@ -333,6 +348,8 @@ impl Transport {
         bytes_acked: 0,
         notsent_bytes: 0,
         bytes_received: 0,
+        out_of_order: 0,
+        receive_rtt: None,
         lost: 0,
         retransmitted: 0,
         cwnd: 10,

@@ -4,7 +4,7 @@
 //! detect that its data is lost. But if regular messages stop on all subflows of their
 //! connection at once, either the peer has ended or their path is lost. Only regular
 //! messages count, with pauses that consecutive samples can resolve; each time they
-//! stop, the required silence of the connection doubles.
+//! stop, and do not go on soon, the required silence of the connection doubles.
 //!
 //! A sender with several paths leaves one while data sent there is not acknowledged,
 //! e.g. because it was lost, and may return to it. So if the messages came over another
@@ -31,6 +31,10 @@ const MEAN: (Duration, Duration) = (Duration::from_millis(15), Duration::from_mi
 const REGULAR: u32 = 3;
 /// Added to twice the second longest pause and the RTT.
 const MARGIN: Duration = Duration::from_millis(20);
+/// The peer sends what it sent in vain over another path within this time: two RTTs of a path with a queue.
+const GOES_ON: Duration = Duration::from_millis(500);
+/// The part of what it sent until then that it sends on.
+const CAUGHT_UP: f64 = 0.9;
 /// Maximum number of doublings of the timeout.
 const MAX_DOUBLINGS: u32 = 6;
 /// Data received over the path this long after the last message clears the path.
@@ -56,7 +60,28 @@ struct Flow {
     /// The path of the regular messages before, and the time of the last one.
     previous: Option<(PathId, Instant)>,
     pauses: VecDeque<Duration>,
+    /// Bytes that arrived after each of them.
+    sizes: VecDeque<u64>,
     doublings: u32,
+    reported: Option<Reported>,
+}
+
+/// A break of which nothing shows yet that the peer had not ended.
+#[derive(Debug)]
+struct Reported {
+    at: Instant,
+    /// When a message had arrived last, and bytes/s until then.
+    last: Instant,
+    bytes_s: f64,
+    /// Bytes that have arrived since it was reported.
+    bytes: u64,
+}
+
+impl Reported {
+    /// Whether the peer has sent meanwhile what it sent before.
+    fn is_caught_up(&self, now: Instant) -> bool {
+        self.bytes as f64 >= CAUGHT_UP * self.bytes_s * now.since(self.last).as_secs_f64()
+    }
 }
 
 /// What a subflow received.
@@ -96,6 +121,7 @@ impl Arrivals {
             return Some(Break { path, last, ..broken });
         }
         flow.pauses.clear();
+        flow.sizes.clear();
         Some(broken)
     }
 }
@@ -109,7 +135,9 @@ impl Flow {
             path,
             previous: None,
             pauses: VecDeque::new(),
+            sizes: VecDeque::new(),
             doublings: 0,
+            reported: None,
         }
     }
 
@@ -123,20 +151,39 @@ impl Flow {
         let bytes = transport.bytes_received;
         let received = self.received.get_or_insert(key, Received { bytes, observed: now, grown_at: None });
         received.observed = now;
-        if core::mem::replace(&mut received.bytes, bytes) >= bytes {
+        // A reserve receives nothing more.
+        received.grown_at = received.grown_at.filter(|_| !transport.backup);
+        let before = core::mem::replace(&mut received.bytes, bytes);
+        if before >= bytes {
             return false;
         }
         received.grown_at = (!transport.backup).then_some(now);
+        self.follow_break(now, bytes - before);
         // A backup carries what another subflow cannot, without regularity.
         if self.path != path || transport.backup {
             self.previous =
                 self.regular_pause().filter(|_| self.path != path && !transport.backup).map(|_| (self.path, self.last));
             self.pauses.clear();
+            self.sizes.clear();
         } else {
             push_recent(&mut self.pauses, PAUSES, now.since(self.last));
+            push_recent(&mut self.sizes, PAUSES, bytes - before);
         }
         (self.path, self.last) = (path, now);
         true
+    }
+
+    /// A break was one if what was sent meanwhile arrives: the next one is reported as soon.
+    fn follow_break(&mut self, now: Instant, bytes: u64) {
+        let Some(reported) = &mut self.reported else { return };
+        reported.bytes += bytes;
+        let is_caught_up = reported.is_caught_up(now);
+        if is_caught_up {
+            self.doublings = self.doublings.saturating_sub(1);
+        }
+        if is_caught_up || now.since(reported.at) > GOES_ON {
+            self.reported = None;
+        }
     }
 
     fn detect_break(&mut self, now: Instant, transport: &Transport) -> Option<Break> {
@@ -147,6 +194,9 @@ impl Flow {
             return None;
         }
         self.doublings = (self.doublings + 1).min(MAX_DOUBLINGS);
+        let (bytes, pauses): (u64, Duration) = (self.sizes.iter().sum(), self.pauses.iter().sum());
+        let bytes_s = bytes as f64 / pauses.as_secs_f64();
+        self.reported = Some(Reported { at: now, last: self.last, bytes_s, bytes: 0 });
         Some(Break { path: self.path, last: self.last, waited, longest })
     }
 
@@ -222,6 +272,28 @@ mod tests {
         assert_eq!(feed(&mut Arrivals::default(), 1, 9000, uneven), None);
     }
 
+    /// Messages each 20 ms, which stop at 2 s; what follows over another path 100 ms after the report, and when that stops.
+    #[test]
+    fn a_break_after_which_the_peer_catches_up_makes_the_next_one_no_later() {
+        let second = |catches_up: bool| {
+            let (mut arrivals, mut reports) = (Arrivals::default(), Vec::new());
+            for ms in (0..7000_u64).step_by(10) {
+                let now = Instant::from_millis(ms);
+                let near = ms.min(2000) / 20 * 200;
+                let sent_from = if catches_up { 2000 } else { 2160 };
+                let far = if ms < 2180 { 0 } else { (ms.min(5000) - sent_from) / 20 * 200 };
+                // The agent closes it.
+                let near = (ms < 2100).then(|| arrivals.observe(now, PathId(0), &sample(1, near, false)));
+                reports.extend(near.flatten().map(|_| ms));
+                reports.extend(arrivals.observe(now, PathId(1), &sample(1, far, false)).map(|_| ms));
+            }
+            assert!(reports.len() >= 2 && reports[0] < 2100, "{reports:?}");
+            reports[1]
+        };
+        let (soon, later) = (second(true), second(false));
+        assert!((5050..5100).contains(&soon) && later >= soon + 40, "{soon} {later}");
+    }
+
     #[test]
     fn data_of_another_connection_clears_the_path() {
         let mut arrivals = Arrivals::default();
@@ -251,7 +323,7 @@ mod tests {
 
     #[test]
     fn of_two_recently_used_paths_neither_is_suspected() {
-        let both = |until: u64, far_exists: bool| {
+        let both = |until: u64, far_exists: bool, is_reserve: bool| {
             let mut arrivals = Arrivals::default();
             let mut broken = Vec::new();
             for ms in (0..4000u64).step_by(10) {
@@ -259,13 +331,15 @@ mod tests {
                 let (near, far) = (ms.min(until) / 20 * 200, ms.clamp(until, 3500) / 20 * 200);
                 broken.extend(arrivals.observe(now, PathId(1), &sample(1, far, false)).map(|broken| broken.path));
                 if ms < 1000 || far_exists {
-                    broken.extend(arrivals.observe(now, PathId(0), &sample(1, near, false)).map(|broken| broken.path));
+                    let near = sample(1, near, is_reserve && ms >= 1000);
+                    broken.extend(arrivals.observe(now, PathId(0), &near).map(|broken| broken.path));
                 }
             }
             broken
         };
-        assert_eq!(both(300, true), []);
-        assert_eq!(both(300, false), [PathId(1)], "the other was closed");
+        assert_eq!(both(300, true, false), []);
+        assert_eq!(both(300, true, true), [PathId(1)], "the other is a reserve now");
+        assert_eq!(both(300, false, false), [PathId(1)], "the other was closed");
     }
 
     #[test]

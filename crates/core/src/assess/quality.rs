@@ -25,10 +25,9 @@ use super::forecast::Forecast;
 use super::motion::{Handover, Motion};
 use super::stalls::MAX_SUBFLOWS;
 use super::{Assessor, Belief, check_is_due};
-use crate::path::{Rat, Sample, SampleKind, Transport};
+use crate::path::{Carried, Rat, Sample, SampleKind, Transport};
 use crate::reason::{Reason, Sentence};
 use crate::time::{Duration, Instant};
-use averages::Balance;
 use echo::EchoSign;
 use evidence::{Evidence, Left, Limits, Sign};
 use flow::Flow;
@@ -37,6 +36,7 @@ mod averages;
 mod echo;
 mod evidence;
 mod flow;
+mod received;
 mod returning;
 
 /// Leaving within this time after a return counts as a short return.
@@ -68,6 +68,8 @@ const LOOKAHEAD: Duration = Duration::from_millis(500);
 const EXPIRY: Duration = Duration::from_secs(60);
 /// Where a late message cannot be saved, it must be so far above the level, in dB.
 const CAUTION_DB: f64 = 1.5;
+/// Short answers are at most this part of what is carried.
+const ANSWER_SHARE: f64 = 0.1;
 /// Maximum number of such returns in a row that do not last.
 const MAX_VAIN: u32 = 8;
 /// Data delivered so long after the path was left was sent since then.
@@ -89,7 +91,11 @@ pub struct Quality {
     /// The subflow whose oldest byte is late first, and when.
     first_late: Option<((u32, SocketAddr), Instant)>,
     checked: Instant,
-    balance: Balance,
+    /// Whether the peer sends more than short answers, over whichever path: what it sent is not moved from here. True until
+    /// that is known.
+    is_from_peer: bool,
+    /// Whether a message that is late over this path cannot be saved over another.
+    is_beyond_saving: bool,
     /// Whether the last sample was of a bulk sender.
     is_bulk: bool,
     link_down: bool,
@@ -108,7 +114,10 @@ impl Quality {
     pub fn new(rat: Rat, late: Duration) -> Quality {
         let late_ms = late.as_secs_f64() * 1e3;
         let echo = EchoSign::new(late_ms);
-        Quality { late_ms, needs_signal: rat.needs_signal(), forecast: Forecast::new(rat), echo, ..Quality::default() }
+        let (needs_signal, forecast) = (rat.needs_signal(), Forecast::new(rat));
+        let mut quality = Quality { late_ms, needs_signal, forecast, echo, is_from_peer: true, ..Quality::default() };
+        quality.update_caution();
+        quality
     }
 
     fn on_link(&mut self, now: Instant, up: bool) {
@@ -145,23 +154,21 @@ impl Quality {
             }
             return;
         };
-        let [received_bytes, delivered_bytes] = flow.carried(transport);
-        self.balance.follow(now, received_bytes, delivered_bytes);
+        let has_received = flow.has_received(transport);
         let delivered = flow.observe(now, transport);
-        if delivered || received_bytes > 0 {
+        if delivered || has_received {
             self.carried_at = Some(now);
             self.echo.on_data();
         }
         let limits = Limits { late_ms, needs_signal: self.needs_signal };
         let (is_new, is_bulk, evidence) = (flow.is_new(), flow.is_bulk(), flow.evidence(now, limits));
         let late_at = flow.late_at(limits);
-        // What the peer sent is not moved from here.
-        let is_cautious = self.balance.is_from_peer() || !flow.can_be_saved(late_ms);
+        self.is_beyond_saving = !flow.can_be_saved(late_ms);
         self.is_bulk = is_bulk;
         // One that is past is sampled now, or its subflow is gone.
         let others = self.first_late.filter(|(other, at)| *other != key && *at > now);
         self.first_late = late_at.map(|at| (key, at)).into_iter().chain(others).min_by_key(|(_, at)| *at);
-        self.forecast.set_cautious(is_cautious);
+        let is_cautious = self.update_caution();
         if is_new || (delivered && !evidence.is_some_and(Evidence::is_stall)) {
             self.on_answer(is_new);
         }
@@ -173,6 +180,13 @@ impl Quality {
             None if delivered && !transport.backup => self.on_proof(now),
             None => {}
         }
+    }
+
+    /// Whether a late message cannot be saved; then the signal counts.
+    fn update_caution(&mut self) -> bool {
+        let is_cautious = self.is_from_peer || self.is_beyond_saving;
+        self.forecast.set_cautious(is_cautious);
+        is_cautious
     }
 
     /// A path whose data waited answers: another subflow is open, or something is delivered, unless it was left because that is too
@@ -300,6 +314,10 @@ impl Assessor for Quality {
             }
             SampleKind::Vehicle(state) => self.motion.on_fix(now, state),
             SampleKind::Handover { is_announced } => self.handover.on_report(now, *is_announced),
+            SampleKind::Carried(Carried { received_share: Some(share), .. }) => {
+                self.is_from_peer = *share > ANSWER_SHARE;
+                self.update_caution();
+            }
             SampleKind::Echo(echo) if !self.link_down => self.echo.observe(now, *echo),
             SampleKind::Transport(transport) if !self.link_down => self.on_transport(now, transport),
             _ => {}

@@ -27,31 +27,44 @@ const FORGET: Duration = Duration::from_secs(60);
 
 /// Payload of a full MPTCP segment, in bytes.
 const SEGMENT_BYTES: i64 = 1424;
+/// What is received fills a path while this part of it, of a second, comes out of order: each hole lasts for an RTT. The few
+/// losses of a radio let less.
+const OUT_OF_ORDER_SHARE: f64 = 0.1;
 /// A path is full, too, while packets wait in the network for so long; an interval suffices then to know its rate.
 const QUEUE: Duration = Duration::from_millis(100);
 
 /// A path, a connection, and a number of the peer's address.
 type Key = (PathId, u32, u32);
 
-/// Observes what all connections that are initiated here deliver.
+/// Observes what all connections that are initiated here deliver. A path is judged in the direction in which all carry more.
 #[derive(Debug, Default)]
 pub struct Rates {
     /// What each had carried at its last sample; `None`: it is forgotten.
     subflows: BTreeMap<Key, Option<Counts>>,
     forgotten: Instant,
     began: Instant,
-    paths: Vec<Sum>,
+    paths: Vec<Sums>,
 }
 
-/// The low half of the bytes acknowledged on a subflow, segments received beyond a hole (SACK), and segments retransmitted.
+/// The low half of the bytes acknowledged on a subflow, segments received beyond a hole (SACK), segments retransmitted, the
+/// low half of the bytes received, and segments received out of order.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     acked: u32,
     sacked: u32,
     retransmitted: u32,
+    received: u32,
+    out_of_order: u32,
 }
 
-/// What was carried over one path.
+/// What was carried over one path in each direction.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    sent: Sum,
+    received: Sum,
+}
+
+/// What was carried over one path in one direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     /// The present interval, and the last ones.
@@ -64,10 +77,11 @@ struct Sum {
 #[derive(Clone, Copy, Debug, Default)]
 struct Present {
     bytes: i64,
-    retransmitted: u64,
+    /// Segments retransmitted, or received out of order.
+    lost: u64,
     samples: u32,
     full: u32,
-    /// Of the last sample of a full path.
+    /// Of the last sample of a full path, or in which data arrived.
     queued: Option<Duration>,
 }
 
@@ -101,13 +115,20 @@ impl RecentHighest {
     }
 }
 
-impl Sum {
+impl Sums {
     fn observe(&mut self, last: Option<Counts>, counts: Counts, transport: &Transport) {
-        let present = &mut self.present;
+        let present = &mut self.sent.present;
         if let Some(last) = last {
             present.bytes += i64::from(counts.acked.wrapping_sub(last.acked));
             present.bytes += (i64::from(counts.sacked) - i64::from(last.sacked)) * SEGMENT_BYTES;
-            present.retransmitted += u64::from(counts.retransmitted - last.retransmitted);
+            present.lost += u64::from(counts.retransmitted - last.retransmitted);
+            let received = i64::from(counts.received.wrapping_sub(last.received));
+            self.received.present.bytes += received;
+            self.received.present.lost += u64::from(counts.out_of_order - last.out_of_order);
+            if received > 0 {
+                let queued = |rtt: Duration| transport.min_rtt.map(|least| rtt.saturating_sub(least));
+                self.received.present.queued = transport.receive_rtt.and_then(queued);
+            }
         }
         if transport.backup {
             return;
@@ -123,10 +144,24 @@ impl Sum {
 
     /// Ends an interval of this length.
     fn end(&mut self, now: Instant, length: Duration) {
-        let Present { bytes, retransmitted, samples, full, queued } = core::mem::take(&mut self.present);
-        let is_full = samples > 0 && f64::from(full) >= FULL_SHARE * f64::from(samples);
+        let Present { samples, full, .. } = self.sent.present;
+        self.sent.end(now, length, samples > 0 && f64::from(full) >= FULL_SHARE * f64::from(samples));
+        let Present { bytes, lost, queued, .. } = self.received.present;
+        let before = &self.received.recent[1..];
+        let lost_bytes: i64 = before.iter().map(|interval| interval.lost_bytes).sum();
+        let all_bytes: i64 = before.iter().map(|interval| interval.bytes).sum();
+        let out_of_order = (lost_bytes + lost as i64 * SEGMENT_BYTES) as f64;
+        let is_lossy = out_of_order >= OUT_OF_ORDER_SHARE * (all_bytes + bytes) as f64;
+        self.received.end(now, length, bytes > 0 && (is_lossy || queued.is_some_and(|queued| queued >= QUEUE)));
+    }
+}
+
+impl Sum {
+    /// Ends an interval of this length.
+    fn end(&mut self, now: Instant, length: Duration, is_full: bool) {
+        let Present { bytes, lost, queued, .. } = core::mem::take(&mut self.present);
         let bit_s = bytes.max(0) as f64 * 8.0 / length.as_secs_f64();
-        let lost_bytes = retransmitted as i64 * SEGMENT_BYTES;
+        let lost_bytes = lost as i64 * SEGMENT_BYTES;
         self.recent.rotate_left(1);
         self.recent[INTERVALS - 1] = Interval { bit_s, bytes, lost_bytes, is_full, queued };
         self.highest.note(now, bit_s);
@@ -158,9 +193,14 @@ impl Sum {
         }
     }
 
+    /// Bytes of the last intervals.
+    fn bytes(&self) -> i64 {
+        self.recent.iter().map(|interval| interval.bytes).sum()
+    }
+
     fn carried(&self, fastest_other_bit_s: f64) -> Carried {
         let constant = self.constant();
-        let bytes: i64 = self.recent.iter().map(|interval| interval.bytes).sum();
+        let bytes = self.bytes();
         let lost_bytes: i64 = self.recent.iter().map(|interval| interval.lost_bytes).sum();
         Carried {
             bit_s: mean(if constant.is_empty() { &self.recent } else { constant }),
@@ -168,6 +208,7 @@ impl Sum {
             constant_for: INTERVAL * constant.len() as u32,
             loss: lost_bytes as f64 / (bytes.max(0) + lost_bytes).max(1) as f64,
             queued: self.recent[INTERVALS - 1].queued,
+            received_share: None,
             fastest_other_bit_s,
         }
     }
@@ -187,7 +228,7 @@ impl Rates {
         }
         let place = usize::from(path.0);
         if self.paths.len() <= place {
-            self.paths.resize(place + 1, Sum::default());
+            self.paths.resize(place + 1, Sums::default());
         }
         let has_ended = self.end_interval(now);
         let (last, counts) = self.counts(now, path, transport);
@@ -195,12 +236,17 @@ impl Rates {
         has_ended
     }
 
-    /// What a path carried in the last intervals; `None`: nothing was measured on it.
-    pub fn sample(&self, path: PathId) -> Option<Sample> {
+    /// What a path carried in the last intervals.
+    pub fn sample(&self, path: PathId) -> Sample {
         let place = usize::from(path.0);
+        let bytes = |of: fn(&Sums) -> &Sum| self.paths.iter().map(|sums| of(sums).bytes().max(0)).sum::<i64>() as f64;
+        let (sent, received) = (bytes(|sums| &sums.sent), bytes(|sums| &sums.received));
+        let received_share = (sent + received > 0.0).then(|| received / (sent + received));
+        let sum = |sums: &Sums| if received > sent { sums.received } else { sums.sent };
         let others = (0..self.paths.len()).filter(|other| *other != place);
-        let fastest_other = others.map(|other| self.paths[other].capacity_bit_s()).fold(0.0, f64::max);
-        Some(Sample { path, kind: SampleKind::Carried(self.paths.get(place)?.carried(fastest_other)) })
+        let fastest_other = others.map(|other| sum(&self.paths[other]).capacity_bit_s()).fold(0.0, f64::max);
+        let carried = self.paths.get(place).map_or(Sum::default(), sum).carried(fastest_other);
+        Sample { path, kind: SampleKind::Carried(Carried { received_share, ..carried }) }
     }
 
     /// What the subflow had carried at its last sample, and has now.
@@ -212,13 +258,18 @@ impl Rates {
             self.subflows.retain(|_, last| last.take().is_some());
             self.forgotten = now;
         }
-        let Transport { bytes_acked, sacked, retransmitted, .. } = *transport;
-        let counts = Counts { acked: bytes_acked as u32, sacked, retransmitted };
+        let Transport { bytes_acked, sacked, retransmitted, bytes_received, out_of_order, .. } = *transport;
+        let (acked, received) = (bytes_acked as u32, bytes_received as u32);
+        let counts = Counts { acked, sacked, retransmitted, received, out_of_order };
         let key = (path, transport.token, number_of(transport.peer));
         let last = self.subflows.insert(key, Some(counts)).flatten();
         // Another subflow in the place of a closed one counts from 0.
         let is_another = |last: &Counts| {
-            counts.acked.wrapping_sub(last.acked) > u32::MAX / 2 || counts.retransmitted < last.retransmitted
+            let is_less = |now: u32, before: u32| now.wrapping_sub(before) > u32::MAX / 2;
+            is_less(counts.acked, last.acked)
+                || is_less(counts.received, last.received)
+                || counts.retransmitted < last.retransmitted
+                || counts.out_of_order < last.out_of_order
         };
         (last.map(|last| if is_another(&last) { Counts::default() } else { last }), counts)
     }
@@ -231,10 +282,11 @@ impl Rates {
         self.began = now;
         if length >= INTERVAL * 2 {
             // Nothing was measured meanwhile.
-            self.paths.iter_mut().for_each(|sum| *sum = Sum { highest: sum.highest, ..Sum::default() });
+            let forget = |sum: &mut Sum| *sum = Sum { highest: sum.highest, ..Sum::default() };
+            self.paths.iter_mut().flat_map(|sums| [&mut sums.sent, &mut sums.received]).for_each(forget);
             return false;
         }
-        self.paths.iter_mut().for_each(|sum| sum.end(now, length));
+        self.paths.iter_mut().for_each(|sums| sums.end(now, length));
         true
     }
 }
@@ -250,121 +302,4 @@ fn number_of(peer: SocketAddr) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    /// The last samples after `ms` in which two paths carry so many bytes each 10 ms, the first full.
-    fn carried(rates: &mut Rates, from_ms: u64, ms: u64, bytes: [u64; 2], total: &mut [u64; 2]) -> Vec<Carried> {
-        for at in (from_ms..from_ms + ms).step_by(10) {
-            for place in 0..2 {
-                total[place] += bytes[place];
-                let unacked = if place == 0 { 10 } else { 0 };
-                let transport = Transport { bytes_acked: total[place], unacked, ..Transport::IDLE };
-                rates.observe(Instant::from_millis(at), PathId(place as u8), &transport);
-            }
-        }
-        [0, 1].map(|place| of(rates, place)).to_vec()
-    }
-
-    fn of(rates: &Rates, place: u8) -> Carried {
-        let sample = rates.sample(PathId(place));
-        let Some(Sample { kind: SampleKind::Carried(carried), .. }) = sample else { panic!("{sample:?}") };
-        carried
-    }
-
-    #[test]
-    fn rates_of_a_second_come_with_that_of_the_fastest_other_path() {
-        let (mut rates, mut total) = (Rates::default(), [0; 2]);
-        let now = carried(&mut rates, 0, 3000, [1250, 12_500], &mut total);
-        let is = |value: f64, bit_s: f64| (value / bit_s - 1.0).abs() < 0.05;
-        assert!(is(now[0].bit_s, 1e6) && is(now[0].fastest_other_bit_s, 1e7), "{now:?}");
-        assert!(now[0].is_full && now[0].constant_for == SECOND && !now[1].is_full, "{now:?}");
-        assert!(is(now[1].fastest_other_bit_s, 1e6), "{now:?}");
-        let after = carried(&mut rates, 3000, 2000, [1250, 0], &mut total);
-        assert!(is(after[0].fastest_other_bit_s, 1e7), "what it carried within the last minute: {after:?}");
-    }
-
-    #[test]
-    fn what_is_lost_and_what_waits_in_the_network_is_measured() {
-        let mut rates = Rates::default();
-        for at in (0..2000).step_by(10) {
-            let (bytes_acked, retransmitted) = (at * 1424 / 10, at as u32 / 100);
-            let (rtt, min_rtt) = (Duration::from_millis(50), Some(Duration::from_millis(40)));
-            let transport = Transport { bytes_acked, retransmitted, unacked: 10, rtt, min_rtt, ..Transport::IDLE };
-            rates.observe(Instant::from_millis(at), PathId(0), &transport);
-        }
-        let carried = of(&rates, 0);
-        assert!((carried.loss - 1.0 / 11.0).abs() < 0.01, "{carried:?}");
-        assert_eq!(carried.queued, Some(Duration::from_millis(10)));
-    }
-
-    #[test]
-    fn what_arrives_beyond_a_hole_counts_when_it_arrives_and_a_queue_is_more_than_the_path_takes() {
-        let mut rates = Rates::default();
-        for step in 0..200_u32 {
-            // A hole of 50 samples: then all is acknowledged at once.
-            let (bytes_acked, sacked) = (u64::from(step / 50 * 50) * 1424, step % 50);
-            let (rtt, min_rtt) = (Duration::from_millis(400), Some(Duration::from_millis(40)));
-            let transport = Transport { bytes_acked, sacked, unacked: 5, rtt, min_rtt, ..Transport::IDLE };
-            rates.observe(Instant::from_millis(u64::from(step) * 10), PathId(0), &transport);
-        }
-        let carried = of(&rates, 0);
-        assert!(
-            carried.constant_for == SECOND && carried.is_full && (carried.bit_s / 1.139e6 - 1.0).abs() < 0.05,
-            "{carried:?}"
-        );
-    }
-
-    #[test]
-    fn a_rate_that_fell_is_constant_half_a_second_later_and_another_subflow_counts_from_0() {
-        let (mut rates, mut total) = (Rates::default(), [0; 2]);
-        carried(&mut rates, 0, 2000, [12_500, 0], &mut total);
-        let falling = carried(&mut rates, 2000, 300, [1250, 0], &mut total);
-        assert_eq!(falling[0].constant_for, Duration::ZERO, "{falling:?}");
-        let fallen = carried(&mut rates, 2300, 300, [1250, 0], &mut total);
-        assert!(fallen[0].constant_for == SECOND / 2 && fallen[0].bit_s < 1.1e6, "{fallen:?}");
-        total = [0; 2];
-        let again = carried(&mut rates, 2600, 1500, [1250, 0], &mut total);
-        assert!(again[0].constant_for == SECOND && again[0].bit_s < 1.1e6, "{again:?}");
-    }
-
-    #[test]
-    fn an_interval_shows_the_rate_of_a_path_in_which_packets_wait() {
-        let of = |waited_ms: u64| {
-            let (mut rates, mut bytes_acked) = (Rates::default(), 0_u64);
-            for at in (0..2300).step_by(10) {
-                bytes_acked += if at < 2000 { 12_500 } else { 1250 };
-                let (rtt, min_rtt) = (Duration::from_millis(40 + waited_ms), Some(Duration::from_millis(40)));
-                let transport = Transport { bytes_acked, unacked: 10, rtt, min_rtt, ..Transport::IDLE };
-                rates.observe(Instant::from_millis(at), PathId(0), &transport);
-            }
-            of(&rates, 0)
-        };
-        let (queued, policed) = (of(300), of(5));
-        assert!(queued.constant_for == SECOND / 4 && (queued.bit_s / 1e6 - 1.0).abs() < 0.1, "{queued:?}");
-        assert_eq!(policed.constant_for, Duration::ZERO, "{policed:?}");
-    }
-
-    #[test]
-    fn a_path_that_is_full_counts_by_what_it_delivers_now_one_that_has_room_by_what_it_did() {
-        let (mut rates, mut total) = (Rates::default(), [0; 2]);
-        carried(&mut rates, 0, 2000, [12_500, 1250], &mut total);
-        let fades = carried(&mut rates, 2000, 1000, [1250, 1250], &mut total);
-        assert!((fades[1].fastest_other_bit_s / 1e6 - 1.0).abs() < 0.1, "{fades:?}");
-        let (mut rates, mut total) = (Rates::default(), [0; 2]);
-        carried(&mut rates, 0, 2000, [1250, 12_500], &mut total);
-        let has_room = carried(&mut rates, 2000, 1000, [1250, 1250], &mut total);
-        assert!((has_room[0].fastest_other_bit_s / 1e7 - 1.0).abs() < 0.1, "{has_room:?}");
-    }
-
-    #[test]
-    fn a_slow_start_is_not_constant() {
-        let (mut rates, mut total) = (Rates::default(), [0; 2]);
-        for round in 0..8 {
-            let now = carried(&mut rates, round * 250, 250, [570 << round, 0], &mut total);
-            assert!(now.iter().all(|carried| carried.constant_for == Duration::ZERO), "{now:?}");
-        }
-    }
-}
+mod tests;

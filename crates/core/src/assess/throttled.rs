@@ -58,6 +58,7 @@ const RECOVERED: f64 = 2.0;
 pub struct Throttled {
     is_judged: bool,
     dbm: Option<f64>,
+    is_received: bool,
     /// The highest rates of the present and the previous [`MEMORY`].
     before: [Best; 2],
     since: Instant,
@@ -92,6 +93,10 @@ impl Throttled {
     }
 
     fn on_carried(&mut self, now: Instant, carried: &Carried) {
+        if core::mem::replace(&mut self.is_received, carried.is_received()) != carried.is_received() {
+            // The other direction has rates of its own.
+            (self.before, self.same) = ([Best::default(); 2], None);
+        }
         if now.since(self.since) > MEMORY {
             (self.before, self.since) = ([Best::default(), self.before[0]], now);
         }

@@ -84,6 +84,10 @@ pub struct TcpInfo {
     pub bytes_acked: u64,
     /// Bytes received in order since the beginning.
     pub bytes_received: u64,
+    /// The receiver's estimate of the round-trip time; zero before the first.
+    pub rcv_rtt: Duration,
+    /// Segments received out of order since the beginning.
+    pub out_of_order: u32,
     /// Bytes in the queue that have never been sent.
     pub notsent_bytes: u32,
     /// Minimum round-trip time of the last minutes.
@@ -112,12 +116,19 @@ impl TcpInfo {
             total_retrans: u32_at(bytes, 100),
             bytes_acked: u64_at(bytes, 120),
             bytes_received: u64_at(bytes, 128),
+            rcv_rtt: micros(92),
+            out_of_order: u32_at(bytes, 224),
             notsent_bytes: u32_at(bytes, 144),
             min_rtt: micros(148),
             delivery_rate_bit_s: u64_at(bytes, 160).saturating_mul(8),
             delivered: u32_at(bytes, 192),
             bytes_sent: u64_at(bytes, 200),
         }
+    }
+
+    /// The receiver's estimate of the round-trip time, if there is one.
+    pub fn receive_rtt(&self) -> Option<Duration> {
+        (!self.rcv_rtt.is_zero()).then_some(self.rcv_rtt)
     }
 }
 

@@ -51,6 +51,8 @@ pub struct Receiver {
     echo: Instant,
     /// Payload bytes received, without duplicates.
     pub bytes_received: u64,
+    /// Segments received out of order (Linux `rcv_ooopack`).
+    pub out_of_order: u32,
 }
 
 impl Receiver {
@@ -69,6 +71,7 @@ impl Receiver {
             return self.reject(segment);
         }
         if seq != self.next {
+            self.out_of_order += 1;
             self.sacks.add(segment);
             if self.early.insert(seq, mapping).is_some() {
                 self.sacks.add_duplicate(segment);

@@ -1,16 +1,11 @@
 //! Averages that follow their samples and forget old ones.
 
 use crate::path::Transport;
-use crate::time::{Duration, Instant};
+use crate::time::Duration;
 
 /// Time constant of the offered rate, and the time after which it is known.
 const OFFERED_S: f64 = 5.0;
 const MIN_OFFERED_S: f64 = 1.0;
-/// Time constant of what arrives, in time in which anything is sent; a pause counts as at most this.
-const BALANCE_S: f64 = 1.0;
-const MAX_PAUSE: Duration = Duration::from_millis(100);
-/// Answers are at most this part of what they answer.
-const ANSWER_SHARE: f64 = 0.1;
 
 /// Mean and mean deviation, in ms.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,31 +42,6 @@ impl Offered {
     /// `None` while too little is known.
     pub(super) fn bit_s(self) -> Option<f64> {
         (self.seconds >= MIN_OFFERED_S).then(|| self.bits / self.seconds)
-    }
-}
-
-/// What arrived over a path, compared with what was delivered over it; while neither happens it stays.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Balance {
-    received: f64,
-    delivered: f64,
-    at: Instant,
-}
-
-impl Balance {
-    pub(super) fn follow(&mut self, now: Instant, received_bytes: u64, delivered_bytes: u64) {
-        if received_bytes == 0 && delivered_bytes == 0 {
-            return;
-        }
-        let elapsed = now.since(core::mem::replace(&mut self.at, now)).min(MAX_PAUSE);
-        let kept = 1.0 - share(elapsed, BALANCE_S);
-        self.received = self.received * kept + received_bytes as f64;
-        self.delivered = self.delivered * kept + delivered_bytes as f64;
-    }
-
-    /// Whether the peer sends more than short answers.
-    pub(super) fn is_from_peer(self) -> bool {
-        self.received > ANSWER_SHARE * self.delivered
     }
 }
 

@@ -15,6 +15,8 @@ pub(super) enum Sign {
     Age,
     /// The share of segments that were retransmitted.
     Loss,
+    /// What is received waited for so long in the network, in ms.
+    Received,
     /// Delivered while more waited, compared with what is usually offered, in kbit/s.
     Rate,
 }
@@ -49,6 +51,9 @@ impl Evidence {
         let (rule, names, sentence): (_, _, Sentence) = match sign {
             Sign::Rtt => ("quality.rtt", ["rtt_ms", "limit_ms"], |[figure, limit, dbm, _]| {
                 format!("RTTs are up to {figure:.0} ms above the least, {limit:.0} ms allowed{}", at(dbm))
+            }),
+            Sign::Received => ("quality.received", ["waited_ms", "limit_ms"], |[figure, limit, dbm, _]| {
+                format!("what is received has waited for {figure:.0} ms, {limit:.0} ms allowed{}", at(dbm))
             }),
             Sign::Age => ("quality.age", ["age_ms", "limit_ms"], |[figure, limit, dbm, _]| {
                 format!("the oldest byte is unacknowledged for {figure:.0} ms, {limit:.0} ms allowed{}", at(dbm))

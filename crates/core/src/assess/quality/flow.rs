@@ -5,6 +5,7 @@ use alloc::collections::VecDeque;
 
 use super::averages::{Offered, Spread, ms, rtt_ms, share};
 use super::evidence::{Evidence, Limits, Sign};
+use super::received::Received;
 use crate::path::Transport;
 use crate::time::{Duration, Instant};
 
@@ -81,6 +82,7 @@ pub(super) struct Flow {
     /// Whether the last sample was the first one of a subflow that took the place of another.
     is_new: bool,
     last: Transport,
+    received: Received,
     /// Time of the last RTT sample, and their number up to [`FIRST_SAMPLES`].
     sampled: Instant,
     samples: u32,
@@ -123,6 +125,7 @@ impl Flow {
             observed: now,
             is_new: false,
             last: *transport,
+            received: Received::default(),
             sampled: now,
             samples: 0,
             least_ms: [ms(transport.rtt), f64::INFINITY],
@@ -162,6 +165,7 @@ impl Flow {
             self.replace(now, transport);
             return false;
         }
+        self.received.observe(now, transport);
         let before = core::mem::replace(&mut self.observed, now);
         let last = core::mem::replace(&mut self.last, *transport);
         let delivered = transport.delivered.wrapping_sub(last.delivered);
@@ -196,10 +200,9 @@ impl Flow {
         self.is_new
     }
 
-    /// Bytes that have arrived over the subflow, and that were delivered over it, since it was last observed.
-    pub(super) fn carried(&self, transport: &Transport) -> [u64; 2] {
-        let received = transport.bytes_received.saturating_sub(self.last.bytes_received);
-        [received, transport.bytes_acked.saturating_sub(self.last.bytes_acked)]
+    /// Whether anything has arrived over the subflow since it was last observed.
+    pub(super) fn has_received(&self, transport: &Transport) -> bool {
+        transport.bytes_received > self.last.bytes_received
     }
 
     /// What is delivered while more waits, and what is offered.
@@ -366,13 +369,14 @@ impl Flow {
         let exceeds = |sign, figure, limit| (figure > limit).then_some(Evidence { sign, figure, limit });
         let recent = self.recent.unwrap_or_default();
         let is_first = !self.has_delivered && !self.last.backup;
+        let by_received = || self.received.evidence(now, late_ms);
         // A message has arrived when half of the RTT is left.
         let one_way_ms = self.least() / 2.0;
         let age_ms = self.aging_since().map_or(0.0, |since| ms(now.since(since)));
         let by_age = || exceeds(Sign::Age, age_ms, self.age_limit_ms(limits));
         if self.has_much() {
             let first = || by_age().filter(|_| is_first);
-            return self.shortfall().or_else(first).or_else(|| self.quiet(now, limits));
+            return self.shortfall().or_else(first).or_else(|| self.quiet(now, limits)).or_else(by_received);
         }
         by_age()
             .or_else(|| exceeds(Sign::Rtt, recent.mean, late_ms - one_way_ms).filter(|_| one_way_ms < late_ms))
@@ -381,6 +385,7 @@ impl Flow {
                 let share = self.losses / (self.deliveries + self.losses).max(1.0);
                 exceeds(Sign::Loss, share, LOSS_SHARE).filter(|_| self.losses > MIN_LOSSES)
             })
+            .or_else(by_received)
     }
 
     /// The subflow starts to carry again: what it did before counts no more.

@@ -19,7 +19,13 @@ impl Drive {
         let quality = Quality::new(rat, Duration::from_millis(late_ms));
         let mut drive = Drive { quality, now: Instant::ZERO, sent: 1, transport };
         drive.observe(SampleKind::Link { up: true });
+        drive.carry(0.0);
         drive
+    }
+
+    /// So much of what all paths carry is received.
+    fn carry(&mut self, received_share: f64) {
+        self.observe(SampleKind::Carried(Carried { received_share: Some(received_share), ..Carried::default() }));
     }
 
     fn observe(&mut self, kind: SampleKind) {
@@ -288,12 +294,12 @@ fn a_path_that_begins_to_carry_and_delivers_nothing_is_left_though_more_waits() 
 fn where_a_late_message_cannot_be_saved_or_is_the_peers_a_path_is_left_before() {
     // What the peer sends while the vehicle sends 5000 bytes.
     for (late_ms, received_bytes, is_left) in
-        [(30, 0, true), (100, 0, false), (100, 400, false), (100, 600, true), (100, 5000, true)]
+        [(30, 0.0, true), (100, 0.0, false), (100, 400.0, false), (100, 600.0, true), (100, 5000.0, true)]
     {
         let mut drive = Drive::new(Rat::Ieee80211p, late_ms);
         for place in 0..100_u16 {
             drive.signal(-70.0 - 0.2 * f32::from(place));
-            drive.transport.bytes_received += received_bytes;
+            drive.carry(received_bytes / (received_bytes + 5000.0));
             drive.messages(100, 20);
         }
         let is = if is_left { (Belief::Fading, "quality.low") } else { (Belief::Good, "quality.return") };

@@ -38,7 +38,15 @@ impl Path {
 fn full(mbit_s: f64, fastest_other_mbit_s: f64) -> Carried {
     let (bit_s, fastest_other_bit_s) = (mbit_s * MBIT, fastest_other_mbit_s * MBIT);
     let queued = Some(Duration::from_millis(5));
-    Carried { bit_s, is_full: true, constant_for: Duration::from_secs(1), loss: 0.08, queued, fastest_other_bit_s }
+    Carried {
+        bit_s,
+        is_full: true,
+        constant_for: Duration::from_secs(1),
+        loss: 0.08,
+        queued,
+        fastest_other_bit_s,
+        ..Carried::default()
+    }
 }
 
 /// The same in a queue of the network.

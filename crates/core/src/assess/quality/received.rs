@@ -1,0 +1,85 @@
+//! One subflow: how late what is received comes, as far as a receiver can tell.
+//!
+//! The receiver's RTT ends when data arrives that answers an acknowledgement. The peer may have had nothing to send
+//! meanwhile: at most since it sent what arrived before. What exceeds that was spent in the network.
+
+use super::averages::{Spread, ms, share};
+use super::evidence::{Evidence, Sign};
+use crate::path::Transport;
+use crate::time::{Duration, Instant};
+
+/// Weight of a sample in the receiver's RTT (Linux `tcp_rcv_rtt_update`); a shorter one may count at once.
+const RTT_WEIGHT: f64 = 0.125;
+/// Mean deviations above the mean at which delays usually end, and by how much they must exceed that; less is chance.
+const DEVIATIONS: f64 = 4.0;
+const UNUSUAL: f64 = 1.25;
+/// Time constant of the usual delay, and the greatest share of a sample.
+const USUAL_S: f64 = 10.0;
+const USUAL_SHARE: f64 = 0.1;
+/// A delay counts as at most this, in ms, and as little more than what was usual before.
+const MAX_USUAL_MS: f64 = 200.0;
+/// What is more than this, in ms, is no chance of sampling: two intervals.
+const LEAST_MS: f64 = 20.0;
+/// Part of the time in which a message is not late that it may wait.
+const WAIT_SHARE: f64 = 0.3;
+/// More than a first window (RFC 6928) arrives without a longer pause than two sampling intervals, at a rate of a segment in
+/// each: its queue is its own.
+const PAUSE: Duration = Duration::from_millis(20);
+const MUCH_BYTES: u64 = 10 * 1448;
+const MUCH_BIT_S: f64 = 1448.0 * 8.0 / 0.01;
+
+/// What arrives over one subflow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Received {
+    /// When data arrived last, and the bytes received by then.
+    last: Option<(Instant, u64)>,
+    /// The same when the last longer pause ended.
+    began: (Instant, u64),
+    rtt_ms: Option<f64>,
+    /// When a delay was measured last.
+    measured: Instant,
+    usual: Spread,
+    excess_ms: f64,
+}
+
+impl Received {
+    /// Processes the statistics.
+    pub(super) fn observe(&mut self, now: Instant, transport: &Transport) {
+        let bytes = transport.bytes_received;
+        let rtt_ms = core::mem::replace(&mut self.rtt_ms, transport.receive_rtt.map(ms));
+        let Some((last, before)) = self.last.filter(|(_, before)| bytes >= *before) else {
+            (self.last, self.began) = (Some((now, bytes)), (now, bytes));
+            return;
+        };
+        if bytes == before {
+            return;
+        }
+        self.last = Some((now, bytes));
+        if now.since(last) > PAUSE {
+            self.began = (now, bytes);
+        }
+        let (Some(least), Some(was), Some(is)) = (transport.min_rtt.map(ms), rtt_ms, self.rtt_ms) else { return };
+        if is == was {
+            return;
+        }
+        let sample_ms = if is > was { was + (is - was) / RTT_WEIGHT } else { is };
+        self.excess_ms = (sample_ms - least - ms(now.since(last))).max(0.0);
+        let elapsed = now.since(core::mem::replace(&mut self.measured, now));
+        let most_ms = (self.usual.end(DEVIATIONS) + LEAST_MS).min(MAX_USUAL_MS);
+        self.usual.follow(self.excess_ms.min(most_ms), share(elapsed, USUAL_S).min(USUAL_SHARE));
+    }
+
+    /// Whether so much arrives that it waits for itself.
+    fn is_much(&self) -> bool {
+        let Some((last, bytes)) = self.last else { return false };
+        let bytes = bytes - self.began.1;
+        bytes >= MUCH_BYTES && bytes as f64 * 8.0 >= MUCH_BIT_S * last.since(self.began.0).as_secs_f64()
+    }
+
+    /// What says that messages come late.
+    pub(super) fn evidence(&self, now: Instant, late_ms: f64) -> Option<Evidence> {
+        let limit = (UNUSUAL * self.usual.end(DEVIATIONS)).max(WAIT_SHARE * late_ms).max(LEAST_MS);
+        let is_late = self.measured == now && self.excess_ms > limit && !self.is_much();
+        is_late.then_some(Evidence { sign: Sign::Received, figure: self.excess_ms, limit })
+    }
+}

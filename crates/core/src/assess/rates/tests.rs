@@ -1,0 +1,116 @@
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The last samples after `ms` in which two paths carry so many bytes each 10 ms, the first full.
+fn carried(rates: &mut Rates, from_ms: u64, ms: u64, bytes: [u64; 2], total: &mut [u64; 2]) -> Vec<Carried> {
+    for at in (from_ms..from_ms + ms).step_by(10) {
+        for place in 0..2 {
+            total[place] += bytes[place];
+            let unacked = if place == 0 { 10 } else { 0 };
+            let transport = Transport { bytes_acked: total[place], unacked, ..Transport::IDLE };
+            rates.observe(Instant::from_millis(at), PathId(place as u8), &transport);
+        }
+    }
+    [0, 1].map(|place| of(rates, place)).to_vec()
+}
+
+fn of(rates: &Rates, place: u8) -> Carried {
+    let sample = rates.sample(PathId(place));
+    let SampleKind::Carried(carried) = sample.kind else { panic!("{sample:?}") };
+    carried
+}
+
+#[test]
+fn rates_of_a_second_come_with_that_of_the_fastest_other_path() {
+    let (mut rates, mut total) = (Rates::default(), [0; 2]);
+    let now = carried(&mut rates, 0, 3000, [1250, 12_500], &mut total);
+    let is = |value: f64, bit_s: f64| (value / bit_s - 1.0).abs() < 0.05;
+    assert!(is(now[0].bit_s, 1e6) && is(now[0].fastest_other_bit_s, 1e7), "{now:?}");
+    assert!(now[0].is_full && now[0].constant_for == SECOND && !now[1].is_full, "{now:?}");
+    assert!(is(now[1].fastest_other_bit_s, 1e6), "{now:?}");
+    let after = carried(&mut rates, 3000, 2000, [1250, 0], &mut total);
+    assert!(is(after[0].fastest_other_bit_s, 1e7), "what it carried within the last minute: {after:?}");
+}
+
+#[test]
+fn what_is_lost_and_what_waits_in_the_network_is_measured() {
+    let mut rates = Rates::default();
+    for at in (0..2000).step_by(10) {
+        let (bytes_acked, retransmitted) = (at * 1424 / 10, at as u32 / 100);
+        let (rtt, min_rtt) = (Duration::from_millis(50), Some(Duration::from_millis(40)));
+        let transport = Transport { bytes_acked, retransmitted, unacked: 10, rtt, min_rtt, ..Transport::IDLE };
+        rates.observe(Instant::from_millis(at), PathId(0), &transport);
+    }
+    let carried = of(&rates, 0);
+    assert!((carried.loss - 1.0 / 11.0).abs() < 0.01, "{carried:?}");
+    assert_eq!(carried.queued, Some(Duration::from_millis(10)));
+}
+
+#[test]
+fn what_arrives_beyond_a_hole_counts_when_it_arrives_and_a_queue_is_more_than_the_path_takes() {
+    let mut rates = Rates::default();
+    for step in 0..200_u32 {
+        // A hole of 50 samples: then all is acknowledged at once.
+        let (bytes_acked, sacked) = (u64::from(step / 50 * 50) * 1424, step % 50);
+        let (rtt, min_rtt) = (Duration::from_millis(400), Some(Duration::from_millis(40)));
+        let transport = Transport { bytes_acked, sacked, unacked: 5, rtt, min_rtt, ..Transport::IDLE };
+        rates.observe(Instant::from_millis(u64::from(step) * 10), PathId(0), &transport);
+    }
+    let carried = of(&rates, 0);
+    assert!(
+        carried.constant_for == SECOND && carried.is_full && (carried.bit_s / 1.139e6 - 1.0).abs() < 0.05,
+        "{carried:?}"
+    );
+}
+
+#[test]
+fn a_rate_that_fell_is_constant_half_a_second_later_and_another_subflow_counts_from_0() {
+    let (mut rates, mut total) = (Rates::default(), [0; 2]);
+    carried(&mut rates, 0, 2000, [12_500, 0], &mut total);
+    let falling = carried(&mut rates, 2000, 300, [1250, 0], &mut total);
+    assert_eq!(falling[0].constant_for, Duration::ZERO, "{falling:?}");
+    let fallen = carried(&mut rates, 2300, 300, [1250, 0], &mut total);
+    assert!(fallen[0].constant_for == SECOND / 2 && fallen[0].bit_s < 1.1e6, "{fallen:?}");
+    total = [0; 2];
+    let again = carried(&mut rates, 2600, 1500, [1250, 0], &mut total);
+    assert!(again[0].constant_for == SECOND && again[0].bit_s < 1.1e6, "{again:?}");
+}
+
+#[test]
+fn an_interval_shows_the_rate_of_a_path_in_which_packets_wait() {
+    let of = |waited_ms: u64| {
+        let (mut rates, mut bytes_acked) = (Rates::default(), 0_u64);
+        for at in (0..2300).step_by(10) {
+            bytes_acked += if at < 2000 { 12_500 } else { 1250 };
+            let (rtt, min_rtt) = (Duration::from_millis(40 + waited_ms), Some(Duration::from_millis(40)));
+            let transport = Transport { bytes_acked, unacked: 10, rtt, min_rtt, ..Transport::IDLE };
+            rates.observe(Instant::from_millis(at), PathId(0), &transport);
+        }
+        of(&rates, 0)
+    };
+    let (queued, policed) = (of(300), of(5));
+    assert!(queued.constant_for == SECOND / 4 && (queued.bit_s / 1e6 - 1.0).abs() < 0.1, "{queued:?}");
+    assert_eq!(policed.constant_for, Duration::ZERO, "{policed:?}");
+}
+
+#[test]
+fn a_path_that_is_full_counts_by_what_it_delivers_now_one_that_has_room_by_what_it_did() {
+    let (mut rates, mut total) = (Rates::default(), [0; 2]);
+    carried(&mut rates, 0, 2000, [12_500, 1250], &mut total);
+    let fades = carried(&mut rates, 2000, 1000, [1250, 1250], &mut total);
+    assert!((fades[1].fastest_other_bit_s / 1e6 - 1.0).abs() < 0.1, "{fades:?}");
+    let (mut rates, mut total) = (Rates::default(), [0; 2]);
+    carried(&mut rates, 0, 2000, [1250, 12_500], &mut total);
+    let has_room = carried(&mut rates, 2000, 1000, [1250, 1250], &mut total);
+    assert!((has_room[0].fastest_other_bit_s / 1e7 - 1.0).abs() < 0.1, "{has_room:?}");
+}
+
+#[test]
+fn a_slow_start_is_not_constant() {
+    let (mut rates, mut total) = (Rates::default(), [0; 2]);
+    for round in 0..8 {
+        let now = carried(&mut rates, round * 250, 250, [570 << round, 0], &mut total);
+        assert!(now.iter().all(|carried| carried.constant_for == Duration::ZERO), "{now:?}");
+    }
+}
