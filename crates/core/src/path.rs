@@ -247,6 +247,9 @@ pub struct Break {
     pub longest: Duration,
 }
 
+/// Short answers are at most this part of what is carried.
+const ANSWER_SHARE: f64 = 0.1;
+
 /// What all subflows of a path carried in the last second, of connections initiated here, in the direction in which all paths
 /// carry more.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -273,6 +276,11 @@ impl Carried {
     /// Whether all is of what is received.
     pub fn is_received(&self) -> bool {
         self.received_share.is_some_and(|share| share > 0.5)
+    }
+
+    /// Whether the peer sends more than short answers, if anything was carried.
+    pub fn is_from_peer(&self) -> Option<bool> {
+        self.received_share.map(|share| share > ANSWER_SHARE)
     }
 }
 

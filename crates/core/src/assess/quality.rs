@@ -25,7 +25,7 @@ use super::forecast::Forecast;
 use super::motion::{Handover, Motion};
 use super::stalls::MAX_SUBFLOWS;
 use super::{Assessor, Belief, check_is_due};
-use crate::path::{Carried, Rat, Sample, SampleKind, Transport};
+use crate::path::{Rat, Sample, SampleKind, Transport};
 use crate::reason::{Reason, Sentence};
 use crate::time::{Duration, Instant};
 use echo::EchoSign;
@@ -68,8 +68,6 @@ const LOOKAHEAD: Duration = Duration::from_millis(500);
 const EXPIRY: Duration = Duration::from_secs(60);
 /// Where a late message cannot be saved, it must be so far above the level, in dB.
 const CAUTION_DB: f64 = 1.5;
-/// Short answers are at most this part of what is carried.
-const ANSWER_SHARE: f64 = 0.1;
 /// Maximum number of such returns in a row that do not last.
 const MAX_VAIN: u32 = 8;
 /// Data delivered so long after the path was left was sent since then.
@@ -314,8 +312,8 @@ impl Assessor for Quality {
             }
             SampleKind::Vehicle(state) => self.motion.on_fix(now, state),
             SampleKind::Handover { is_announced } => self.handover.on_report(now, *is_announced),
-            SampleKind::Carried(Carried { received_share: Some(share), .. }) => {
-                self.is_from_peer = *share > ANSWER_SHARE;
+            SampleKind::Carried(carried) => {
+                self.is_from_peer = carried.is_from_peer().unwrap_or(self.is_from_peer);
                 self.update_caution();
             }
             SampleKind::Echo(echo) if !self.link_down => self.echo.observe(now, *echo),

@@ -57,6 +57,9 @@ pub struct Silence {
     params: Params,
     /// Whether data that stays unacknowledged raises an alarm.
     judges_unacked: bool,
+    /// Whether missed messages of a unit do so only while the peer sends, and whether it does.
+    needs_peer: bool,
+    is_from_peer: bool,
     last_cam: Option<Instant>,
     intervals: VecDeque<Duration>,
     stalls: Stalls,
@@ -108,6 +111,13 @@ impl Silence {
     #[must_use]
     pub fn without_unacked(self) -> Silence {
         Silence { judges_unacked: false, ..self }
+    }
+
+    /// The same, but missed messages of a unit count only while the peer sends: its delivery tells more of what is sent from
+    /// here.
+    #[must_use]
+    pub fn with_cams_for_peer(self) -> Silence {
+        Silence { needs_peer: true, ..self }
     }
 
     fn on_cam(&mut self, now: Instant) {
@@ -246,7 +256,8 @@ impl Silence {
 
     /// When a silence of messages raises an alarm.
     fn cam_deadline(&self) -> Option<Instant> {
-        if self.params.cam_periods == 0 || self.intervals.len() < MIN_INTERVALS || self.raised.is_some() {
+        let is_judged = self.params.cam_periods > 0 && (self.is_from_peer || !self.needs_peer);
+        if !is_judged || self.intervals.len() < MIN_INTERVALS || self.raised.is_some() {
             return None;
         }
         let (period, longest) = (*self.intervals.iter().min()?, *self.intervals.iter().max()?);
@@ -296,6 +307,7 @@ impl Assessor for Silence {
             SampleKind::Link { up } => self.on_link(now, *up),
             SampleKind::Transport(transport) => self.watch_transport(now, transport),
             SampleKind::Break(broken) => self.on_break(now, broken),
+            SampleKind::Carried(carried) => self.is_from_peer = carried.is_from_peer().unwrap_or(self.is_from_peer),
             SampleKind::Counters(counters) => self.watch_counters(now, *counters),
             _ => {}
         }

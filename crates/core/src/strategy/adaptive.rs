@@ -25,9 +25,7 @@ crate::parameters! {
 impl Strategy for Params {
     fn assessors(&self, path: &PathSpec) -> Vec<Box<dyn Assessor + Send>> {
         let late = Duration::from_millis(self.late_ms.into());
-        // Missing CAMs of a path that carries say less than what it delivers.
-        let silence = silence::Params { cam_periods: 0, ..silence::Params::default() };
-        let silence = silence::Silence::new(silence);
+        let silence = silence::Silence::new(silence::Params::default()).with_cams_for_peer();
         // It distrusts a path for seconds after an alarm; over cellular networks each answer tells more.
         let silence = if path.rat.needs_signal() { silence } else { silence.without_unacked() };
         vec![Box::new(Quality::new(path.rat, late)), Box::new(silence), Box::new(Throttled::new(path.rat))]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::path::{PathId, Signal};
+use crate::path::{Carried, PathId, Signal};
 
 mod answers;
 mod echo;
