@@ -122,6 +122,14 @@ def test_of_pam2025_every_fifth_drive_is_left_out_and_either_operator_is_preferr
     assert [path["name"] for path in made["cellular"]] == ["verizon", "att"]
 
 
+def test_a_downlink_drive_is_of_its_folder_and_its_messages_come_down() -> None:
+    drive = Drive("DL_atnt_verizon_3_run_1.csv", 60, (1.0, 1.0), "att", "downlink")
+    made = tomllib.loads(pam2025.scenario(drive, "att", "backup"))
+    assert made["traffic"]["direction"] == "down"
+    assert made["cellular"][0]["trace"] == "data:pam2025/downlink/DL_atnt_verizon_3_run_1.csv#pam2025:att"
+    assert drive.name == "3-run-1"
+
+
 def test_the_targets_over_pam2025_are_of_the_worst_delays_of_the_drives() -> None:
     worst = {"kernel": (300, 300), "adaptive": (60, 400), "oracle": (50, 350)}
     worst |= {"tunnel-adaptive": (40, 90), "tunnel-redundant": (40, 60)}

@@ -38,6 +38,7 @@ mod labels_of_trials;
 mod learned_tree;
 mod link_effects;
 mod manhattan;
+mod messages_that_come_down;
 mod modelled;
 mod only_the_simulator_runs_this;
 mod pair;

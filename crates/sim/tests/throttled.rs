@@ -58,6 +58,21 @@ fn a_path_that_is_throttled_rests_and_the_others_carry_what_they_carry_alone() -
 }
 
 #[test]
+fn a_download_leaves_a_path_that_is_throttled() -> Outcome {
+    let down = |text: &str| with(text, "kind = \"bulk\"", "kind = \"bulk\"\ndirection = \"down\"");
+    let bound = goodput(&down(&others_alone()), "kernel", 1.0, 39.0)?;
+    let before = with(SCENARIO, "after_mb = 15", "after_mb = 0");
+    for strategy in ["threshold", "adaptive"] {
+        for text in [SCENARIO, &before] {
+            let carried = goodput(&down(text), strategy, 1.0, 39.0)? / bound;
+            println!("{strategy}: {carried:.3} of what the others carry alone");
+            assert!(carried >= 0.9, "{strategy}: {carried:.3} of what the others carry alone");
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn messages_leave_a_throttled_path_that_carries_less_than_they_need() -> Outcome {
     let policed = with(SCENARIO, "after_mb = 15, rate_mbit_s = 1", "after_mb = 0.5, rate_mbit_s = 0.064");
     let messages = with(&policed, "kind = \"bulk\"", "kind = \"messages\"\nsize_bytes = 1000\nevery_ms = 20");

@@ -1,5 +1,5 @@
 //! Whether a sender has more data than a path takes: of what is sent from here its window tells, of what is received
-//! that it arrives without a pause.
+//! that it arrives without a pause, or that much of it waits in the network or is lost.
 
 use super::Latest;
 use crate::path::Transport;
@@ -9,6 +9,8 @@ use crate::time::{Duration, Instant};
 pub(super) const FULL: Duration = Duration::from_millis(200);
 /// Statistics older than this say nothing.
 const STALE: Duration = Duration::from_millis(50);
+/// What was carried in a second counts until the next sample of that.
+const CARRIED: Duration = Duration::from_millis(300);
 /// Nothing received for longer than two sampling intervals is a pause.
 const PAUSE: Duration = Duration::from_millis(20);
 /// What arrives without a pause for this long shows a rate.
@@ -47,7 +49,9 @@ impl Fullness {
     pub(super) fn observe(&mut self, now: Instant, latest: &Latest) {
         let Some((at, transport)) = latest.transport.filter(|(at, _)| now.since(*at) < STALE) else { return };
         self.follow(at, &transport);
-        if transport.is_full() || self.arrivals.is_some_and(|arrivals| arrivals.fill()) {
+        let carried = latest.carried.filter(|(at, _)| now.since(*at) < CARRIED);
+        let waits = carried.is_some_and(|(_, carried)| carried.is_received() && carried.is_full);
+        if transport.is_full() || waits || self.arrivals.is_some_and(|arrivals| arrivals.fill()) {
             let since = self.span.filter(|[_, last]| now.since(*last) < STALE).map_or(now, |[since, _]| since);
             self.span = Some([since, now]);
         }
@@ -79,6 +83,7 @@ impl Fullness {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::Carried;
 
     /// Whether a path is full after a second of one received chunk of these bytes each so many ms, sampled each 10 ms.
     fn is_full(chunk: u64, every_ms: u64) -> bool {
@@ -98,6 +103,21 @@ mod tests {
         assert!(!is_full(1000, 20), "messages");
         assert!(!is_full(1000, 10), "more messages");
         assert!(!is_full(50_000, 40), "frames of video, each with a pause");
+    }
+
+    #[test]
+    fn what_waits_in_the_network_or_is_lost_fills_a_slow_path() {
+        for (received_share, is) in [(0.9, true), (0.1, false)] {
+            let mut full = Fullness::default();
+            for ms in (0..=1000).step_by(10) {
+                let now = Instant::from_millis(ms);
+                let carried = Carried { is_full: true, received_share: Some(received_share), ..Carried::default() };
+                let transport = Transport { bytes_received: ms / 100 * 1448, ..Transport::IDLE };
+                let (transport, carried) = (Some((now, transport)), Some((now, carried)));
+                full.observe(now, &Latest { transport, carried, ..Latest::default() });
+            }
+            assert_eq!(full.lasts(Instant::from_millis(1000)), is, "{received_share}");
+        }
     }
 
     #[test]

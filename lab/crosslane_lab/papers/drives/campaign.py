@@ -59,6 +59,7 @@ prefer = [{prefer}]
 
 [traffic]
 kind = "messages"
+direction = "{direction}"
 size_bytes = {size_bytes}
 every_ms = {every_ms}
 """
@@ -123,11 +124,11 @@ def scenario(drive: Drive, traffic: str, mode: str, most_s: float = 7200) -> str
     )
 
 
-def messages(*, operators: Sequence[str], traffic: str, **parts: str | float) -> str:
+def messages(*, operators: Sequence[str], traffic: str, direction: str = "up", **parts: str | float) -> str:
     """The scenario of a kind of messages over the operators of a recording, the preferred one first."""
     size_bytes, every_ms = TRAFFIC[traffic]
     prefer = ", ".join(f'"{operator}"' for operator in operators)
-    return _TEMPLATE.format(prefer=prefer, size_bytes=size_bytes, every_ms=every_ms, **parts)
+    return _TEMPLATE.format(prefer=prefer, direction=direction, size_bytes=size_bytes, every_ms=every_ms, **parts)
 
 
 def chosen(options: Options) -> tuple[str, list[Drive]]:

@@ -1,6 +1,6 @@
-"""Messages over held-out uplink drives of PAM 2025, either operator preferred."""
+"""Messages over held-out drives of PAM 2025, either operator preferred: up, or down."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 import polars as pl
@@ -11,7 +11,8 @@ from crosslane_lab.papers.roads.campaign import OPERATORS, TUNED_EVERY, Drive, d
 from crosslane_lab.render.markdown import table
 from crosslane_lab.runs.runner import Comparison
 
-FIGURE = "pam2025"
+FOLDERS = {"pam2025": "uplink", "pam2025-down": "downlink"}
+"""Figures, and the folders of their recordings."""
 
 MIN_DURATION_S = 10
 """Shorter drives are excluded."""
@@ -26,8 +27,23 @@ TARGETS = (
 )
 """A strategy, the reference, the column, and the greatest ratio asked for."""
 
+_NOTES = {
+    "pam2025": "",
+    "pam2025-down": "\n- **Not wholly unseen**: three of the drives were looked at when the signs of what is "
+    "received were made ([decision 133](../decisions/133-downlink.md)): 1-13, 2-59 and 3-66.",
+}
+
 MOST_ABOVE_KERNEL = 0.05
 """Share of drives in which the worst delay of `adaptive` may be above that of `kernel`."""
+
+
+def is_in(figures: Container[str]) -> bool:
+    """Whether one of these is made."""
+    return any(figure in figures for figure in FOLDERS)
+
+
+def _figure(options: Options) -> str:
+    return next(figure for figure in FOLDERS if figure in options.figures)
 
 
 def scenario(drive: Drive, preferred: str, mode: str) -> str:
@@ -44,6 +60,7 @@ def scenario(drive: Drive, preferred: str, mode: str) -> str:
         mode=mode,
         operators=operators,
         traffic=FIRST_TRAFFIC,
+        direction=drive.folder.removesuffix("link"),
     )
 
 
@@ -54,9 +71,11 @@ def held_out(found: list[Drive]) -> list[Drive]:
 
 def plan(options: Options) -> list[Comparison]:
     """Every strategy over every held-out drive, in both modes, with either operator preferred."""
-    chosen = held_out(drives(options.runner, MIN_DURATION_S))[:: QUICK_EVERY if options.quick else 1]
+    figure = _figure(options)
+    found = drives(options.runner, MIN_DURATION_S, FOLDERS[figure])
+    chosen = held_out(found)[:: QUICK_EVERY if options.quick else 1]
     return [
-        Comparison(f"pam2025/{mode}/{drive.name}@{preferred}", scenario(drive, preferred, mode), SIMULATED)
+        Comparison(f"{figure}/{mode}/{drive.name}@{preferred}", scenario(drive, preferred, mode), SIMULATED)
         for drive in chosen
         for preferred in OPERATORS
         for mode in MODES
@@ -102,17 +121,20 @@ def pooled(frame: pl.DataFrame) -> pl.DataFrame:
 def write(results: Results, options: Options) -> list[Path]:
     """Write the page and the underlying rows; returns the files written."""
     frame = rows(results)
-    return write_page(page(frame), frame, options)
+    return write_page(page(frame, _figure(options)), frame, options)
 
 
-def page(frame: pl.DataFrame) -> str:
-    """The page in Markdown, a function of the rows only."""
+def page(frame: pl.DataFrame, figure: str = "pam2025") -> str:
+    """The page of a figure in Markdown, a function of the rows only."""
     pools, lines = pooled(frame), []
     for mode in MODES:
         of = pools.filter(pl.col("mode") == mode)
         lines += ["", f"## Mode `{mode}`", "", *_table(of), "", *_targets(of)]
     return filled(
         Path(__file__).with_name("pam2025.template"),
+        folder=FOLDERS[figure],
+        figure=figure,
+        note=_NOTES[figure],
         recordings=frame["drive"].n_unique(),
         drives=frame.select("drive", "preferred").n_unique(),
         tables="\n".join(lines).lstrip(),

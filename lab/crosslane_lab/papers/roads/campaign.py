@@ -110,8 +110,11 @@ _PATH = """
 name = "{operator}"
 rat = "lte"
 delay_ms = {delay_ms}                   # one way, assumed
-trace = "data:pam2025/uplink/{file}#pam2025:{operator}"
+trace = "data:pam2025/{folder}/{file}#pam2025:{operator}"
 """
+
+_PREFIXES = {"uplink": "UL", "downlink": "DL"}
+"""How the names of files in a folder begin."""
 
 _STRATEGY = """
 [[strategy]]
@@ -129,11 +132,13 @@ class Drive:
     duration_s: float
     mbit_s: tuple[float, float]
     prefers: str
+    folder: str = "uplink"
 
     @property
     def name(self) -> str:
         """A short name for files and scenarios."""
-        return self.file.removeprefix("UL_atnt_verizon_").removesuffix(".csv").replace("_", "-")
+        prefix = f"{_PREFIXES[self.folder]}_atnt_verizon_"
+        return self.file.removeprefix(prefix).removesuffix(".csv").replace("_", "-")
 
     @property
     def objects(self) -> int:
@@ -142,7 +147,7 @@ class Drive:
 
     def path(self, operator: str, delay_ms: int) -> str:
         """The path over an operator in a scenario, with this one-way delay."""
-        return _PATH.format(operator=operator, delay_ms=delay_ms, file=self.file)
+        return _PATH.format(operator=operator, delay_ms=delay_ms, folder=self.folder, file=self.file)
 
     def object_bytes(self, load: int) -> int:
         """Size of the objects at a load."""
@@ -159,13 +164,17 @@ def strategies(alphas: Sequence[float]) -> tuple[str, ...]:
     return (*BASELINES, *map(alpha_name, alphas), OVER_MPTCP, OURS)
 
 
-def drives(runner: Runner, min_duration_s: float = MIN_DURATION_S) -> list[Drive]:
-    """All uplink drives of at least this length, imported by the program as scenarios import them."""
-    folder = (runner.data or Path()) / "pam2025" / "uplink"
-    files = sorted(folder.glob("UL_*.csv"))
+def drives(runner: Runner, min_duration_s: float = MIN_DURATION_S, folder: str = "uplink") -> list[Drive]:
+    """All drives of a folder of at least this length, imported by the program as scenarios import them.
+
+    Files without a sample are left out.
+    """
+    path = (runner.data or Path()) / "pam2025" / folder
+    pattern = f"{_PREFIXES[folder]}_*.csv"
+    files = [file for file in sorted(path.glob(pattern)) if len(file.read_text().splitlines()) > 1]
     if not files:
         raise unreadable(
-            folder, "no file UL_*.csv", "name the folder of pam2025 with --data (docs/guide/real-data.md)"
+            path, f"no file {pattern}", "name the folder of pam2025 with --data (docs/guide/real-data.md)"
         )
     runner.root.mkdir(parents=True, exist_ok=True)
     found = [_drive(runner, file) for file in files]
@@ -179,10 +188,12 @@ def _drive(runner: Runner, file: Path) -> Drive:
         trace = runner.root / f"{operator}.csv"
         options = ["--operator", operator, "--out", str(trace)]
         runner.call(["import", "pam2025", str(file), *options], f"importing {file}")
-        rows = pl.read_csv(trace, comment_prefix="#", columns=["t_s", "rate_mbit_s"]).rows()
+        rows = pl.read_csv(
+            trace, comment_prefix="#", columns=["t_s", "rate_mbit_s"], infer_schema_length=None
+        ).rows()
         durations.append(rows[-1][0])
         rates.append(sum((later[0] - row[0]) * row[1] for row, later in pairwise(rows)) / max(rows[-1][0], 0.1))
-    return Drive(file.name, min(durations), (rates[0], rates[1]), OPERATORS[0])
+    return Drive(file.name, min(durations), (rates[0], rates[1]), OPERATORS[0], file.parent.name)
 
 
 def scenario(drive: Drive, load: int, congestion: str, alphas: Sequence[float] = ALPHAS) -> str:

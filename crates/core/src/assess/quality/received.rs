@@ -27,6 +27,8 @@ const WAIT_SHARE: f64 = 0.3;
 const PAUSE: Duration = Duration::from_millis(20);
 const MUCH_BYTES: u64 = 10 * 1448;
 const MUCH_BIT_S: f64 = 1448.0 * 8.0 / 0.01;
+/// For so long after that: a sender over several paths pauses on each.
+const MUCH_FOR: Duration = Duration::from_secs(2);
 
 /// What arrives over one subflow.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,6 +37,8 @@ pub(super) struct Received {
     last: Option<(Instant, u64)>,
     /// The same when the last longer pause ended.
     began: (Instant, u64),
+    /// When so much arrived last that it waited for itself.
+    much: Option<Instant>,
     rtt_ms: Option<f64>,
     /// When a delay was measured last.
     measured: Instant,
@@ -58,6 +62,9 @@ impl Received {
         if now.since(last) > PAUSE {
             self.began = (now, bytes);
         }
+        if self.is_much(now, bytes) {
+            self.much = Some(now);
+        }
         let (Some(least), Some(was), Some(is)) = (transport.min_rtt.map(ms), rtt_ms, self.rtt_ms) else { return };
         if is == was {
             return;
@@ -70,16 +77,17 @@ impl Received {
     }
 
     /// Whether so much arrives that it waits for itself.
-    fn is_much(&self) -> bool {
-        let Some((last, bytes)) = self.last else { return false };
-        let bytes = bytes - self.began.1;
-        bytes >= MUCH_BYTES && bytes as f64 * 8.0 >= MUCH_BIT_S * last.since(self.began.0).as_secs_f64()
+    fn is_much(&self, now: Instant, bytes: u64) -> bool {
+        let (since, before) = self.began;
+        let bytes = bytes - before;
+        bytes >= MUCH_BYTES && bytes as f64 * 8.0 >= MUCH_BIT_S * now.since(since).as_secs_f64()
     }
 
     /// What says that messages come late.
     pub(super) fn evidence(&self, now: Instant, late_ms: f64) -> Option<Evidence> {
         let limit = (UNUSUAL * self.usual.end(DEVIATIONS)).max(WAIT_SHARE * late_ms).max(LEAST_MS);
-        let is_late = self.measured == now && self.excess_ms > limit && !self.is_much();
+        let is_much = self.much.is_some_and(|at| now.since(at) < MUCH_FOR);
+        let is_late = self.measured == now && self.excess_ms > limit && !is_much;
         is_late.then_some(Evidence { sign: Sign::Received, figure: self.excess_ms, limit })
     }
 }

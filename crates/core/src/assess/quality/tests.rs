@@ -3,6 +3,7 @@ use crate::path::{Carried, PathId, Signal};
 
 mod answers;
 mod echo;
+mod received;
 mod returns;
 
 /// One subflow over a path, sampled each 10 ms, that sends a message each 20 ms.

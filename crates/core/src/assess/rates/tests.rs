@@ -114,3 +114,36 @@ fn a_slow_start_is_not_constant() {
         assert!(now.iter().all(|carried| carried.constant_for == Duration::ZERO), "{now:?}");
     }
 }
+
+/// What is received over a path at 1 Mbit/s after a second, with so many segments in a hundred out of order, and this RTT
+/// of the receiver beside a minimum of 40 ms; and whether the other direction carries more.
+fn received(out_of_order: u64, rtt_ms: u64, sends_more: bool) -> Carried {
+    let mut rates = Rates::default();
+    for step in 0..200_u64 {
+        let sent = if sends_more { step * 2500 } else { step * 50 };
+        let transport = Transport {
+            bytes_received: step * 1250,
+            out_of_order: (step * out_of_order / 100) as u32,
+            receive_rtt: Some(Duration::from_millis(rtt_ms)),
+            min_rtt: Some(Duration::from_millis(40)),
+            bytes_acked: sent,
+            ..Transport::IDLE
+        };
+        rates.observe(Instant::from_millis(step * 10), PathId(0), &transport);
+    }
+    of(&rates, 0)
+}
+
+#[test]
+fn what_is_received_fills_a_path_if_much_comes_out_of_order_or_waits() {
+    for (out_of_order, rtt_ms, is_full) in [(30, 45, true), (3, 45, false), (0, 300, true), (0, 45, false)] {
+        let carried = received(out_of_order, rtt_ms, false);
+        assert!(carried.is_received() && carried.is_from_peer() == Some(true), "{carried:?}");
+        assert!((carried.bit_s / 1e6 - 1.0).abs() < 0.05, "{carried:?}");
+        assert_eq!(carried.is_full, is_full, "{out_of_order} of 100 segments, {rtt_ms} ms: {carried:?}");
+        assert_eq!(carried.constant_for == SECOND, is_full, "{carried:?}");
+    }
+    let sent = received(30, 300, true);
+    assert!(!sent.is_received() && !sent.is_full && (sent.bit_s / 2e6 - 1.0).abs() < 0.05, "{sent:?}");
+    assert_eq!(of(&Rates::default(), 3).is_from_peer(), None, "nothing was carried");
+}

@@ -1,5 +1,5 @@
 use super::*;
-use crate::path::{PathId, Signal};
+use crate::path::{Carried, PathId, Signal};
 use alloc::vec::Vec;
 
 fn at(ms: u64) -> Instant {
@@ -48,6 +48,17 @@ fn messages_that_stop_mean_loss_after_the_set_periods() {
     silence.observe(at(9000), &cam());
     silence.advance(at(9000));
     assert_eq!(silence.belief().0, Belief::Unknown, "the first message after a real loss ends it");
+}
+
+#[test]
+fn messages_that_stop_count_only_while_the_peer_sends_if_delivery_tells_more() {
+    for (received_share, is) in [(0.02, Belief::Unknown), (0.98, Belief::Lost)] {
+        let mut silence = receiving(1000).with_cams_for_peer();
+        let carried = Carried { received_share: Some(received_share), ..Carried::default() };
+        silence.observe(at(1000), &Sample { path: PathId(0), kind: SampleKind::Carried(carried) });
+        silence.advance(at(1500));
+        assert_eq!(silence.belief().0, is, "{received_share}");
+    }
 }
 
 #[test]

@@ -183,3 +183,13 @@ fn a_trial_after_a_fade_is_not_judged_by_what_the_path_once_carried() {
     policed.carry(1, Carried { constant_for: Duration::from_millis(250), ..full(1.1, 24.0) }, -85.0);
     assert_eq!(policed.is(), (Belief::Stalled, "throttled.fell"), "the network throttles it");
 }
+
+#[test]
+fn what_was_received_says_nothing_of_what_is_sent() {
+    for (received_share, is) in [(0.01, "throttled.fell"), (0.99, "")] {
+        let mut path = Path::new(Rat::Lte);
+        path.carry(5, Carried { received_share: Some(received_share), ..full(19.2, 0.0) }, -85.0);
+        path.carry(2, Carried { received_share: Some(0.01), ..full(0.96, 0.0) }, -85.0);
+        assert_eq!(path.is().1, is, "{received_share}");
+    }
+}
