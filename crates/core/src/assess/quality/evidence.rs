@@ -17,6 +17,8 @@ pub(super) enum Sign {
     Loss,
     /// What is received waited for so long in the network, in ms.
     Received,
+    /// The same, longer than a message may take: what is still there is sooner sent again.
+    ReceivedLate,
     /// Delivered while more waited, compared with what is usually offered, in kbit/s.
     Rate,
 }
@@ -42,7 +44,7 @@ pub(super) struct Evidence {
 impl Evidence {
     /// Whether data waits on the path.
     pub(super) fn is_stall(self) -> bool {
-        matches!(self.sign, Sign::Age | Sign::Rate)
+        matches!(self.sign, Sign::Age | Sign::Rate | Sign::ReceivedLate)
     }
 
     /// Why the path is left, at this smoothed signal.
@@ -52,9 +54,11 @@ impl Evidence {
             Sign::Rtt => ("quality.rtt", ["rtt_ms", "limit_ms"], |[figure, limit, dbm, _]| {
                 format!("RTTs are up to {figure:.0} ms above the least, {limit:.0} ms allowed{}", at(dbm))
             }),
-            Sign::Received => ("quality.received", ["waited_ms", "limit_ms"], |[figure, limit, dbm, _]| {
-                format!("what is received has waited for {figure:.0} ms, {limit:.0} ms allowed{}", at(dbm))
-            }),
+            Sign::Received | Sign::ReceivedLate => {
+                ("quality.received", ["waited_ms", "limit_ms"], |[figure, limit, dbm, _]| {
+                    format!("what is received has waited for {figure:.0} ms, {limit:.0} ms allowed{}", at(dbm))
+                })
+            }
             Sign::Age => ("quality.age", ["age_ms", "limit_ms"], |[figure, limit, dbm, _]| {
                 format!("the oldest byte is unacknowledged for {figure:.0} ms, {limit:.0} ms allowed{}", at(dbm))
             }),

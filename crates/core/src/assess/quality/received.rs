@@ -88,6 +88,7 @@ impl Received {
         let limit = (UNUSUAL * self.usual.end(DEVIATIONS)).max(WAIT_SHARE * late_ms).max(LEAST_MS);
         let is_much = self.much.is_some_and(|at| now.since(at) < MUCH_FOR);
         let is_late = self.measured == now && self.excess_ms > limit && !is_much;
-        is_late.then_some(Evidence { sign: Sign::Received, figure: self.excess_ms, limit })
+        let sign = if self.excess_ms > late_ms { Sign::ReceivedLate } else { Sign::Received };
+        is_late.then_some(Evidence { sign, figure: self.excess_ms, limit })
     }
 }

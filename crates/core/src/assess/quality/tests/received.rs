@@ -22,9 +22,11 @@ fn receives(messages: impl IntoIterator<Item = (u64, u64)>) -> Drive {
 fn messages_that_wait_in_the_network_are_a_sign() {
     let regular = || (0..200).map(|place| (10, 55 + place % 2 * 10));
     assert_eq!(receives(regular()).is(), (Belief::Good, "quality.link-up"));
-    // A link of 0.1 Mbit/s brings one each 80 ms, each later by 60 ms.
-    let slow = (1..4).map(|place| (70, 60 + 60 * place));
+    // A link of 0.2 Mbit/s brings one each 40 ms, each later by 20 ms; one that stood still brings all at once.
+    let slow = (1..7).map(|place| (30, 60 + 20 * place));
     assert_eq!(receives(regular().chain(slow)).is(), (Belief::Fading, "quality.received"));
+    let stood = (0..4).map(|_| (10, 900));
+    assert_eq!(receives(regular().chain(stood)).is(), (Belief::Stalled, "quality.received"), "longer than it may take");
 }
 
 #[test]
