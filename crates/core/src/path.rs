@@ -322,6 +322,8 @@ pub struct Transport {
     pub notsent_bytes: u32,
     /// Bytes received in order since the subflow began.
     pub bytes_received: u64,
+    /// Segments with data received since the subflow began.
+    pub segments_received: u32,
     /// Segments received out of order since the subflow began.
     pub out_of_order: u32,
     /// The receiver's estimate of the round-trip time, if known: that of what is received.
@@ -356,6 +358,7 @@ impl Transport {
         bytes_acked: 0,
         notsent_bytes: 0,
         bytes_received: 0,
+        segments_received: 0,
         out_of_order: 0,
         receive_rtt: None,
         lost: 0,

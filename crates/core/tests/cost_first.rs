@@ -53,6 +53,7 @@ fn send(agent: &mut Agent, from_ms: u64, until_ms: u64, unacked: u32) {
             bytes_acked: u64::from(delivered) * 1000,
             notsent_bytes: 0,
             bytes_received: 0,
+            segments_received: 0,
             out_of_order: 0,
             receive_rtt: None,
             lost: 0,

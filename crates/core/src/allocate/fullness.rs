@@ -18,6 +18,9 @@ const SHOWN: Duration = Duration::from_millis(50);
 /// Least rate of what fills a path, in bit/s: a full segment in each sampling interval. Messages bring less, or pause.
 const LEAST_BIT_S: f64 = 1448.0 * 8.0 / 0.01;
 
+/// The same of what waits in the network or is lost: messages of 1 kB each 20 ms bring less.
+const WAITING_BIT_S: f64 = 5e5;
+
 /// The time in which the congestion window of a path has been full, bytes have waited to be sent, or data has arrived
 /// without a pause.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,7 +53,8 @@ impl Fullness {
         let Some((at, transport)) = latest.transport.filter(|(at, _)| now.since(*at) < STALE) else { return };
         self.follow(at, &transport);
         let carried = latest.carried.filter(|(at, _)| now.since(*at) < CARRIED);
-        let waits = carried.is_some_and(|(_, carried)| carried.is_received() && carried.is_full);
+        let waits = carried
+            .is_some_and(|(_, carried)| carried.is_received() && carried.is_full && carried.bit_s >= WAITING_BIT_S);
         if transport.is_full() || waits || self.arrivals.is_some_and(|arrivals| arrivals.fill()) {
             let since = self.span.filter(|[_, last]| now.since(*last) < STALE).map_or(now, |[since, _]| since);
             self.span = Some([since, now]);
@@ -107,16 +111,17 @@ mod tests {
 
     #[test]
     fn what_waits_in_the_network_or_is_lost_fills_a_slow_path() {
-        for (received_share, is) in [(0.9, true), (0.1, false)] {
+        for (received_share, bit_s, is) in [(0.9, 1e6, true), (0.1, 1e6, false), (0.9, 4e5, false)] {
             let mut full = Fullness::default();
             for ms in (0..=1000).step_by(10) {
                 let now = Instant::from_millis(ms);
-                let carried = Carried { is_full: true, received_share: Some(received_share), ..Carried::default() };
+                let received_share = Some(received_share);
+                let carried = Carried { bit_s, is_full: true, received_share, ..Carried::default() };
                 let transport = Transport { bytes_received: ms / 100 * 1448, ..Transport::IDLE };
                 let (transport, carried) = (Some((now, transport)), Some((now, carried)));
                 full.observe(now, &Latest { transport, carried, ..Latest::default() });
             }
-            assert_eq!(full.lasts(Instant::from_millis(1000)), is, "{received_share}");
+            assert_eq!(full.lasts(Instant::from_millis(1000)), is, "{received_share}, {bit_s}");
         }
     }
 

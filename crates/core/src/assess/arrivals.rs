@@ -31,7 +31,7 @@ const MEAN: (Duration, Duration) = (Duration::from_millis(15), Duration::from_mi
 const REGULAR: u32 = 3;
 /// Added to twice the second longest pause and the RTT.
 const MARGIN: Duration = Duration::from_millis(20);
-/// The peer sends what it sent in vain over another path within this time: two RTTs of a path with a queue.
+/// The peer sends what was lost over another path within this time: two RTTs of a path with a queue.
 const GOES_ON: Duration = Duration::from_millis(500);
 /// The part of what it sent until then that it sends on.
 const CAUGHT_UP: f64 = 0.9;

@@ -55,6 +55,8 @@ struct Counts {
     retransmitted: u32,
     received: u32,
     out_of_order: u32,
+    /// When data arrived last.
+    arrived: Instant,
 }
 
 /// What was carried over one path in each direction.
@@ -83,6 +85,8 @@ struct Present {
     full: u32,
     /// Of the last sample of a full path, or in which data arrived.
     queued: Option<Duration>,
+    /// The longest in which nothing arrived.
+    pause: Duration,
 }
 
 /// An interval that has ended.
@@ -93,6 +97,7 @@ struct Interval {
     lost_bytes: i64,
     is_full: bool,
     queued: Option<Duration>,
+    pause: Duration,
 }
 
 /// The highest value of the recent past.
@@ -128,6 +133,7 @@ impl Sums {
             if received > 0 {
                 let queued = |rtt: Duration| transport.min_rtt.map(|least| rtt.saturating_sub(least));
                 self.received.present.queued = transport.receive_rtt.and_then(queued);
+                self.received.present.pause = self.received.present.pause.max(counts.arrived.since(last.arrived));
             }
         }
         if transport.backup {
@@ -146,8 +152,12 @@ impl Sums {
     fn end(&mut self, now: Instant, length: Duration) {
         let Present { samples, full, .. } = self.sent.present;
         self.sent.end(now, length, samples > 0 && f64::from(full) >= FULL_SHARE * f64::from(samples));
-        let Present { bytes, lost, queued, .. } = self.received.present;
         let before = &self.received.recent[1..];
+        // The receiver's RTT includes the pauses of the sender.
+        let present = &mut self.received.present;
+        let pause = before.iter().map(|interval| interval.pause).fold(present.pause, Duration::max);
+        present.queued = present.queued.map(|queued| queued.saturating_sub(pause));
+        let Present { bytes, lost, queued, .. } = *present;
         let lost_bytes: i64 = before.iter().map(|interval| interval.lost_bytes).sum();
         let all_bytes: i64 = before.iter().map(|interval| interval.bytes).sum();
         let out_of_order = (lost_bytes + lost as i64 * SEGMENT_BYTES) as f64;
@@ -159,11 +169,11 @@ impl Sums {
 impl Sum {
     /// Ends an interval of this length.
     fn end(&mut self, now: Instant, length: Duration, is_full: bool) {
-        let Present { bytes, lost, queued, .. } = core::mem::take(&mut self.present);
+        let Present { bytes, lost, queued, pause, .. } = core::mem::take(&mut self.present);
         let bit_s = bytes.max(0) as f64 * 8.0 / length.as_secs_f64();
         let lost_bytes = lost as i64 * SEGMENT_BYTES;
         self.recent.rotate_left(1);
-        self.recent[INTERVALS - 1] = Interval { bit_s, bytes, lost_bytes, is_full, queued };
+        self.recent[INTERVALS - 1] = Interval { bit_s, bytes, lost_bytes, is_full, queued, pause };
         self.highest.note(now, bit_s);
     }
 
@@ -260,8 +270,10 @@ impl Rates {
         }
         let Transport { bytes_acked, sacked, retransmitted, bytes_received, out_of_order, .. } = *transport;
         let (acked, received) = (bytes_acked as u32, bytes_received as u32);
-        let counts = Counts { acked, sacked, retransmitted, received, out_of_order };
         let key = (path, transport.token, number_of(transport.peer));
+        let before = self.subflows.get(&key).copied().flatten();
+        let arrived = before.filter(|last| last.received == received).map_or(now, |last| last.arrived);
+        let counts = Counts { acked, sacked, retransmitted, received, out_of_order, arrived };
         let last = self.subflows.insert(key, Some(counts)).flatten();
         // Another subflow in the place of a closed one counts from 0.
         let is_another = |last: &Counts| {
@@ -271,7 +283,7 @@ impl Rates {
                 || counts.retransmitted < last.retransmitted
                 || counts.out_of_order < last.out_of_order
         };
-        (last.map(|last| if is_another(&last) { Counts::default() } else { last }), counts)
+        (last.map(|last| if is_another(&last) { Counts { arrived, ..Counts::default() } } else { last }), counts)
     }
 
     fn end_interval(&mut self, now: Instant) -> bool {

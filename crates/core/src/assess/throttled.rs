@@ -94,7 +94,7 @@ impl Throttled {
 
     fn on_carried(&mut self, now: Instant, carried: &Carried) {
         if core::mem::replace(&mut self.is_received, carried.is_received()) != carried.is_received() {
-            // The other direction has rates of its own.
+            // The other direction has other rates.
             (self.before, self.same) = ([Best::default(); 2], None);
         }
         if now.since(self.since) > MEMORY {

@@ -86,6 +86,8 @@ pub struct TcpInfo {
     pub bytes_received: u64,
     /// The receiver's estimate of the round-trip time; zero before the first.
     pub rcv_rtt: Duration,
+    /// Segments with data received since the beginning.
+    pub segments_received: u32,
     /// Segments received out of order since the beginning.
     pub out_of_order: u32,
     /// Bytes in the queue that have never been sent.
@@ -117,6 +119,7 @@ impl TcpInfo {
             bytes_acked: u64_at(bytes, 120),
             bytes_received: u64_at(bytes, 128),
             rcv_rtt: micros(92),
+            segments_received: u32_at(bytes, 152),
             out_of_order: u32_at(bytes, 224),
             notsent_bytes: u32_at(bytes, 144),
             min_rtt: micros(148),

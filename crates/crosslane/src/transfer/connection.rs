@@ -122,6 +122,7 @@ pub(super) fn statistics(socket: &Socket) -> io::Result<Transport> {
         bytes_acked: info.bytes_acked,
         notsent_bytes: info.notsent_bytes,
         bytes_received: info.bytes_received,
+        segments_received: info.segments_received,
         out_of_order: info.out_of_order,
         receive_rtt: info.receive_rtt(),
         lost: info.lost,

@@ -51,6 +51,8 @@ pub struct Receiver {
     echo: Instant,
     /// Payload bytes received, without duplicates.
     pub bytes_received: u64,
+    /// Segments with data received (Linux `data_segs_in`).
+    pub segments: u32,
     /// Segments received out of order (Linux `rcv_ooopack`).
     pub out_of_order: u32,
 }
@@ -64,6 +66,7 @@ impl Receiver {
     /// Adds the payload of a segment, and appends the mappings that are now in
     /// order to `ordered`; `pushed` if the segment had PSH.
     pub fn receive(&mut self, now: Instant, seq: u64, mapping: Mapping, pushed: bool, ordered: &mut Vec<Mapping>) {
+        self.segments += 1;
         self.pushed |= pushed;
         self.full = self.full.max(mapping.len);
         let segment = (seq, seq + mapping.len);

@@ -158,9 +158,10 @@ impl Flow {
     /// Processes the statistics; returns whether something was delivered.
     pub(super) fn observe(&mut self, now: Instant, transport: &Transport) -> bool {
         let is_behind = (transport.delivered.wrapping_sub(self.last.delivered) as i32) < 0;
-        let is_fresh = transport.bytes_acked == 0 && transport.delivered == self.last.delivered;
-        let is_after_gap = is_fresh && now.since(self.observed) > GAP;
-        self.is_new = is_behind || is_after_gap || transport.bytes_acked < self.last.bytes_acked;
+        let Transport { bytes_acked, bytes_received, .. } = self.last;
+        let is_idle = transport.delivered == self.last.delivered && bytes_received == 0;
+        let is_less = transport.bytes_acked < bytes_acked || transport.bytes_received < bytes_received;
+        self.is_new = is_behind || is_less || (is_idle && transport.bytes_acked == 0 && now.since(self.observed) > GAP);
         if self.is_new {
             self.replace(now, transport);
             return false;
@@ -369,14 +370,13 @@ impl Flow {
         let exceeds = |sign, figure, limit| (figure > limit).then_some(Evidence { sign, figure, limit });
         let recent = self.recent.unwrap_or_default();
         let is_first = !self.has_delivered && !self.last.backup;
-        let by_received = || self.received.evidence(now, late_ms);
         // A message has arrived when half of the RTT is left.
         let one_way_ms = self.least() / 2.0;
         let age_ms = self.aging_since().map_or(0.0, |since| ms(now.since(since)));
         let by_age = || exceeds(Sign::Age, age_ms, self.age_limit_ms(limits));
         if self.has_much() {
             let first = || by_age().filter(|_| is_first);
-            return self.shortfall().or_else(first).or_else(|| self.quiet(now, limits)).or_else(by_received);
+            return self.shortfall().or_else(first).or_else(|| self.quiet(now, limits));
         }
         by_age()
             .or_else(|| exceeds(Sign::Rtt, recent.mean, late_ms - one_way_ms).filter(|_| one_way_ms < late_ms))
@@ -385,7 +385,7 @@ impl Flow {
                 let share = self.losses / (self.deliveries + self.losses).max(1.0);
                 exceeds(Sign::Loss, share, LOSS_SHARE).filter(|_| self.losses > MIN_LOSSES)
             })
-            .or_else(by_received)
+            .or_else(|| self.received.evidence(now, late_ms))
     }
 
     /// The subflow starts to carry again: what it did before counts no more.

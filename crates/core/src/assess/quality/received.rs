@@ -1,7 +1,8 @@
 //! One subflow: how late what is received comes, as far as a receiver can tell.
 //!
 //! The receiver's RTT ends when data arrives that answers an acknowledgement. The peer may have had nothing to send
-//! meanwhile: at most since it sent what arrived before. What exceeds that was spent in the network.
+//! meanwhile: at most since it sent what arrived before. What exceeds that was spent in the network. A delay does not grow
+//! faster than time passes: a receiver also measures how long a window takes (Linux `tcp_rcv_rtt_measure`), which says nothing.
 
 use super::averages::{Spread, ms, share};
 use super::evidence::{Evidence, Sign};
@@ -40,8 +41,10 @@ pub(super) struct Received {
     /// When so much arrived last that it waited for itself.
     much: Option<Instant>,
     rtt_ms: Option<f64>,
-    /// When a delay was measured last.
+    segments: u32,
+    /// When a delay was measured last, and that, pauses of the sender included.
     measured: Instant,
+    delay_ms: Option<f64>,
     usual: Spread,
     excess_ms: f64,
 }
@@ -51,6 +54,9 @@ impl Received {
     pub(super) fn observe(&mut self, now: Instant, transport: &Transport) {
         let bytes = transport.bytes_received;
         let rtt_ms = core::mem::replace(&mut self.rtt_ms, transport.receive_rtt.map(ms));
+        let segments = transport
+            .segments_received
+            .wrapping_sub(core::mem::replace(&mut self.segments, transport.segments_received));
         let Some((last, before)) = self.last.filter(|(_, before)| bytes >= *before) else {
             (self.last, self.began) = (Some((now, bytes)), (now, bytes));
             return;
@@ -69,9 +75,16 @@ impl Received {
         if is == was {
             return;
         }
-        let sample_ms = if is > was { was + (is - was) / RTT_WEIGHT } else { is };
-        self.excess_ms = (sample_ms - least - ms(now.since(last))).max(0.0);
-        let elapsed = now.since(core::mem::replace(&mut self.measured, now));
+        // Each segment may have moved it.
+        let kept = libm::pow(1.0 - RTT_WEIGHT, f64::from(segments.max(1)));
+        let sample_ms = if is > was { was + (is - was) / (1.0 - kept) } else { is };
+        let (delay_ms, elapsed) = (sample_ms - least, now.since(self.measured));
+        let before_ms = self.delay_ms.unwrap_or(f64::INFINITY);
+        if delay_ms > before_ms + ms(elapsed) + LEAST_MS {
+            return;
+        }
+        (self.delay_ms, self.measured) = (Some(delay_ms), now);
+        self.excess_ms = if before_ms.is_finite() { (delay_ms - ms(now.since(last))).max(0.0) } else { 0.0 };
         let most_ms = (self.usual.end(DEVIATIONS) + LEAST_MS).min(MAX_USUAL_MS);
         self.usual.follow(self.excess_ms.min(most_ms), share(elapsed, USUAL_S).min(USUAL_SHARE));
     }

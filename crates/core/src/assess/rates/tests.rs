@@ -143,6 +143,14 @@ fn what_is_received_fills_a_path_if_much_comes_out_of_order_or_waits() {
         assert_eq!(carried.is_full, is_full, "{out_of_order} of 100 segments, {rtt_ms} ms: {carried:?}");
         assert_eq!(carried.constant_for == SECOND, is_full, "{carried:?}");
     }
+    let mut sparse = Rates::default();
+    for step in 0..400_u64 {
+        let (bytes_received, min_rtt) = (step / 20 * 1000, Some(Duration::from_millis(40)));
+        let receive_rtt = Some(Duration::from_millis(230));
+        let transport = Transport { bytes_received, receive_rtt, min_rtt, ..Transport::IDLE };
+        sparse.observe(Instant::from_millis(step * 10), PathId(0), &transport);
+    }
+    assert!(!of(&sparse, 0).is_full, "a message each 0.2 s: {:?}", of(&sparse, 0));
     let sent = received(30, 300, true);
     assert!(!sent.is_received() && !sent.is_full && (sent.bit_s / 2e6 - 1.0).abs() < 0.05, "{sent:?}");
     assert_eq!(of(&Rates::default(), 3).is_from_peer(), None, "nothing was carried");

@@ -20,6 +20,7 @@ impl<P> SendPath<P> {
             bytes_acked: self.counts.acknowledged_bytes,
             notsent_bytes: 0,
             bytes_received: 0,
+            segments_received: 0,
             out_of_order: 0,
             receive_rtt: None,
             lost: 0,

@@ -316,6 +316,7 @@ fn transport(subflow: &MeasuredSubflow, socket: &SocketInfo) -> Transport {
         bytes_acked: tcp.bytes_acked,
         notsent_bytes: tcp.notsent_bytes,
         bytes_received: tcp.bytes_received,
+        segments_received: tcp.segments_received,
         out_of_order: tcp.out_of_order,
         receive_rtt: tcp.receive_rtt(),
         lost: tcp.lost,

@@ -250,6 +250,7 @@ impl Endpoint {
             bytes_acked: tx.una - 1,
             notsent_bytes: tx.queue.bytes as u32,
             bytes_received: subflow.rx.bytes_received,
+            segments_received: subflow.rx.segments,
             out_of_order: subflow.rx.out_of_order,
             receive_rtt: subflow.rx.rtt,
             lost: tx.flight.lost,

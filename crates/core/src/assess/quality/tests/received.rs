@@ -13,9 +13,32 @@ fn receives(messages: impl IntoIterator<Item = (u64, u64)>) -> Drive {
         let before = drive.transport.receive_rtt.unwrap_or(rtt);
         drive.transport.receive_rtt = Some(if rtt < before { rtt } else { (before * 7 + rtt) / 8 });
         drive.transport.bytes_received += 1000;
+        drive.transport.segments_received += 1;
         drive.step(0);
     }
     drive
+}
+
+/// For 0.2 s nothing ran: then ten messages arrive at once, each with an RTT that is longer by that.
+#[test]
+fn a_machine_that_stood_still_is_no_sign() {
+    for segments in [10, 1] {
+        let mut drive = receives((0..100).map(|_| (20, 60)));
+        drive.now = drive.now + Duration::from_millis(190);
+        drive.transport.bytes_received += 10_000;
+        drive.transport.segments_received += segments;
+        let rtt = (0..10).fold(Duration::from_millis(60), |rtt, _| (rtt * 7 + Duration::from_millis(260)) / 8);
+        drive.transport.receive_rtt = Some(rtt);
+        drive.step(0);
+        assert_eq!(drive.is().1, "quality.link-up", "{segments} segments");
+    }
+}
+
+/// A receiver also measures how long a window takes.
+#[test]
+fn a_delay_that_grows_faster_than_time_passes_is_no_sign() {
+    let regular = (0..200).map(|place| (10, 55 + place % 2 * 10));
+    assert_eq!(receives(regular.chain([(10, 2000), (10, 2000)])).is(), (Belief::Good, "quality.link-up"));
 }
 
 #[test]
@@ -25,7 +48,7 @@ fn messages_that_wait_in_the_network_are_a_sign() {
     // A link of 0.2 Mbit/s brings one each 40 ms, each later by 20 ms; one that stood still brings all at once.
     let slow = (1..7).map(|place| (30, 60 + 20 * place));
     assert_eq!(receives(regular().chain(slow)).is(), (Belief::Fading, "quality.received"));
-    let stood = (0..4).map(|_| (10, 900));
+    let stood = (0..4).map(|place| (if place == 0 { 850 } else { 10 }, 900));
     assert_eq!(receives(regular().chain(stood)).is(), (Belief::Stalled, "quality.received"), "longer than it may take");
 }
 
