@@ -30,7 +30,8 @@ TARGETS = (
 _NOTES = {
     "pam2025": "",
     "pam2025-down": "\n- **Not wholly unseen**: three of the drives were looked at when the signs of what is "
-    "received were made ([decision 133](../decisions/0133-what-comes-down-is-judged-by-the-receiver.md)): 1-13, 2-59 and 3-66.",
+    "received were made ([decision 133](../decisions/0133-what-comes-down-is-judged-by-the-receiver.md)): "
+    "1-13, 2-59 and 3-66.",
 }
 
 MOST_ABOVE_KERNEL = 0.05
