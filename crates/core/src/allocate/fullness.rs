@@ -17,7 +17,6 @@ const PAUSE: Duration = Duration::from_millis(20);
 const SHOWN: Duration = Duration::from_millis(50);
 /// Least rate of what fills a path, in bit/s: a full segment in each sampling interval. Messages bring less, or pause.
 const LEAST_BIT_S: f64 = 1448.0 * 8.0 / 0.01;
-
 /// The same of what waits in the network or is lost: messages of 1 kB each 20 ms bring less.
 const WAITING_BIT_S: f64 = 5e5;
 

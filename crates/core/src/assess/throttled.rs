@@ -58,6 +58,7 @@ const RECOVERED: f64 = 2.0;
 pub struct Throttled {
     is_judged: bool,
     dbm: Option<f64>,
+    /// Whether the rates below are of what is received.
     is_received: bool,
     /// The highest rates of the present and the previous [`MEMORY`].
     before: [Best; 2],

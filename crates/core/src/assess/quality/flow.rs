@@ -11,17 +11,17 @@ use crate::time::{Duration, Instant};
 
 /// Mean deviations above the mean at which the RTTs end, and at which they may end if the
 /// message would be late otherwise.
-const DEVIATIONS: f64 = 4.0;
+pub(super) const DEVIATIONS: f64 = 4.0;
 const FEW_DEVIATIONS: f64 = 2.0;
 /// The recent RTTs end so much further above the least than usual; less is chance.
-const UNUSUAL: f64 = 1.25;
+pub(super) const UNUSUAL: f64 = 1.25;
 /// Time constant of the usual RTT, and the greatest share of a sample.
-const USUAL_S: f64 = 10.0;
-const USUAL_SHARE: f64 = 0.1;
+pub(super) const USUAL_S: f64 = 10.0;
+pub(super) const USUAL_SHARE: f64 = 0.1;
 /// The usual RTT is the mean of its first samples.
 const FIRST_SAMPLES: u32 = 32;
 /// An RTT further above the least counts as this, in ms: it is not usual.
-const MAX_USUAL_MS: f64 = 200.0;
+pub(super) const MAX_USUAL_MS: f64 = 200.0;
 /// Time constant of the recent RTT, and the least and the greatest share of a sample.
 const RECENT_S: f64 = 0.3;
 const RECENT_SHARES: [f64; 2] = [1.0 / 16.0, 0.25];

@@ -6,19 +6,12 @@
 
 use super::averages::{Spread, ms, share};
 use super::evidence::{Evidence, Sign};
+use super::flow::{DEVIATIONS, MAX_USUAL_MS, UNUSUAL, USUAL_S, USUAL_SHARE};
 use crate::path::Transport;
 use crate::time::{Duration, Instant};
 
 /// Weight of a sample in the receiver's RTT (Linux `tcp_rcv_rtt_update`); a shorter one may count at once.
 const RTT_WEIGHT: f64 = 0.125;
-/// Mean deviations above the mean at which delays usually end, and by how much they must exceed that; less is chance.
-const DEVIATIONS: f64 = 4.0;
-const UNUSUAL: f64 = 1.25;
-/// Time constant of the usual delay, and the greatest share of a sample.
-const USUAL_S: f64 = 10.0;
-const USUAL_SHARE: f64 = 0.1;
-/// A delay counts as at most this, in ms, and as little more than what was usual before.
-const MAX_USUAL_MS: f64 = 200.0;
 /// What is more than this, in ms, is no chance of sampling: two intervals.
 const LEAST_MS: f64 = 20.0;
 /// Part of the time in which a message is not late that it may wait.
@@ -40,6 +33,7 @@ pub(super) struct Received {
     began: (Instant, u64),
     /// When so much arrived last that it waited for itself.
     much: Option<Instant>,
+    /// The receiver's RTT and the segments received, at the last sample.
     rtt_ms: Option<f64>,
     segments: u32,
     /// When a delay was measured last, and that, pauses of the sender included.
