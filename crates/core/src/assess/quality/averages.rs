@@ -7,6 +7,16 @@ use crate::time::Duration;
 const OFFERED_S: f64 = 5.0;
 const MIN_OFFERED_S: f64 = 1.0;
 
+/// Mean deviations above the mean at which RTTs end.
+pub(super) const DEVIATIONS: f64 = 4.0;
+/// Recent delays end so much further above the least than usual; less is chance.
+pub(super) const UNUSUAL: f64 = 1.25;
+/// Time constant of the usual delay, and the greatest share of a sample.
+pub(super) const USUAL_S: f64 = 10.0;
+pub(super) const USUAL_SHARE: f64 = 0.1;
+/// A delay further above the least counts as this, in ms: it is not usual.
+pub(super) const MAX_USUAL_MS: f64 = 200.0;
+
 /// Mean and mean deviation, in ms.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Spread {

@@ -3,25 +3,16 @@
 
 use alloc::collections::VecDeque;
 
-use super::averages::{Offered, Spread, ms, rtt_ms, share};
+use super::averages::{DEVIATIONS, MAX_USUAL_MS, Offered, Spread, UNUSUAL, USUAL_S, USUAL_SHARE, ms, rtt_ms, share};
 use super::evidence::{Evidence, Limits, Sign};
 use super::received::Received;
 use crate::path::Transport;
 use crate::time::{Duration, Instant};
 
-/// Mean deviations above the mean at which the RTTs end, and at which they may end if the
-/// message would be late otherwise.
-pub(super) const DEVIATIONS: f64 = 4.0;
+/// Mean deviations above the mean at which the RTTs may end if the message would be late otherwise.
 const FEW_DEVIATIONS: f64 = 2.0;
-/// The recent RTTs end so much further above the least than usual; less is chance.
-pub(super) const UNUSUAL: f64 = 1.25;
-/// Time constant of the usual RTT, and the greatest share of a sample.
-pub(super) const USUAL_S: f64 = 10.0;
-pub(super) const USUAL_SHARE: f64 = 0.1;
 /// The usual RTT is the mean of its first samples.
 const FIRST_SAMPLES: u32 = 32;
-/// An RTT further above the least counts as this, in ms: it is not usual.
-pub(super) const MAX_USUAL_MS: f64 = 200.0;
 /// Time constant of the recent RTT, and the least and the greatest share of a sample.
 const RECENT_S: f64 = 0.3;
 const RECENT_SHARES: [f64; 2] = [1.0 / 16.0, 0.25];
