@@ -55,6 +55,7 @@ struct Pair {
     written: u64,
     sent: Vec<(u32, u32)>,
     acked: Vec<u64>,
+    rtts: Vec<Duration>,
 }
 
 impl Pair {
@@ -76,6 +77,7 @@ impl Pair {
             written: 0,
             sent: Vec::new(),
             acked: vec![0; paths],
+            rtts: vec![Duration::from_millis(20); paths],
         };
         (0..paths).for_each(|path| pair.connect(path));
         pair
@@ -130,7 +132,7 @@ impl Pair {
 
     fn report(&mut self, path: usize) {
         let unacked = self.up[path].len().div_ceil(1448) as u32;
-        let (rtt, bytes_acked) = (Duration::from_millis(20), self.acked[path]);
+        let (rtt, bytes_acked) = (self.rtts[path], self.acked[path]);
         let transport = Transport { unacked, bytes_acked, rtt, min_rtt: Some(rtt), ..Transport::IDLE };
         self.sender.on_transport(self.now, path, &transport);
     }
@@ -362,7 +364,10 @@ fn the_expensive_path_carries_only_what_the_cheap_one_cannot() {
 
 /// Two paths of 1 MB/s each whose rates are known, since they carried 10 MB that were due in 8 s.
 fn observed(late: Late) -> Pair {
-    let mut pair = Pair::new(late, &[1.0, 5.0]);
+    observed_from(Pair::new(late, &[1.0, 5.0]))
+}
+
+fn observed_from(mut pair: Pair) -> Pair {
     pair.submit(10_000_000, Some(at(8)));
     pair.run(&[10_000, 10_000], at(8));
     assert_eq!(pair.ended.get(&0), Some(&Outcome::Stored));
@@ -457,6 +462,24 @@ fn a_path_that_stalls_holds_up_nothing() {
     pair.run(&[0, 10_000], at(12));
     assert_eq!(pair.ended.get(&0), Some(&Outcome::Stored), "acknowledged {:?}", pair.sender.progress().next());
     assert!(pair.written - 4_000_000 < 300_000, "only what the stalled path holds is sent twice");
+}
+
+/// An object is in time if its receipt is: the way back counts.
+#[test]
+fn a_piece_that_would_be_acknowledged_late_is_sent_over_a_faster_path_too() {
+    let mut pair = Pair::new(Late::Continue, &[1.0, 5.0]);
+    pair.rtts[0] = Duration::from_millis(100);
+    let mut pair = observed_from(pair);
+    let number = pair.submit(1000, Some(pair.now + Duration::from_millis(400)));
+    pair.write(0);
+    assert_eq!(pair.sent.last(), Some(&(number, 0)), "over the cheap path");
+    let copies = |pair: &mut Pair, after_ms: u64| {
+        pair.now = pair.now + Duration::from_millis(after_ms);
+        pair.write(1);
+        pair.sent.iter().filter(|piece| **piece == (number, 0)).count()
+    };
+    assert_eq!(copies(&mut pair, 250), 1, "acknowledged 50 ms before the deadline");
+    assert_eq!(copies(&mut pair, 35), 2, "acknowledged 15 ms before, and any chance makes that late");
 }
 
 #[test]

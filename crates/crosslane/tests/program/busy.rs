@@ -14,19 +14,17 @@ const LATE: Duration = Duration::from_millis(5);
 /// Share of such wake-ups above which the machine is too busy: on an idle one there are none.
 const TOO_BUSY: f64 = 0.005;
 
-/// Measures until an attempt succeeds. Fails with the last error of an attempt in which processors were
+/// Measures until an attempt succeeds. Fails with the first error of an attempt in which processors were
 /// free; if there is none, prints that nothing was decided.
 pub fn decide(measure: impl Fn() -> Result<(), String>) {
     let mut failed = None;
-    let mut busy = 0.0_f64;
     for _ in 0..ATTEMPTS {
         let (result, late_share) = watched(&measure);
         match result {
             Ok(()) => return,
-            Err(error) if late_share <= TOO_BUSY => failed = Some(error),
             Err(error) => {
-                busy = busy.max(late_share);
                 drop(writeln!(std::io::stderr(), "{:.1} % of the wake-ups were late: {error}", 100.0 * late_share));
+                failed = failed.or((late_share <= TOO_BUSY).then_some(error));
             }
         }
     }

@@ -38,8 +38,8 @@ const DOUBTED_STALL: Duration = Duration::from_millis(50);
 const SILENCE: Duration = Duration::from_secs(1);
 /// An object that is in flight at its deadline is waited for.
 const RECEIPT_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long before its deadline an object is to be complete, in ms: less than over MPTCP, since a late piece is sent
-/// over another path too.
+/// How long before its deadline an object is to be acknowledged, in ms: less than over MPTCP, since a piece that would be so
+/// later is sent over another path too.
 const MARGIN_MS: f64 = 20.0;
 /// How much earlier the cheaper paths must be done for a path to be switched off, in ms: a change costs little here.
 const SPARE_MS: f64 = 10.0;
@@ -47,8 +47,6 @@ const SPARE_MS: f64 = 10.0;
 const PAUSE_MS: f64 = 200.0;
 /// A path that never had a connection counts as good for this long after the first object.
 const CONNECT_PATIENCE: Duration = Duration::from_millis(300);
-/// A piece is late if it is expected this long before the deadline, or later, in s.
-const LATE_S: f64 = 0.03;
 
 /// The engine of the sending end.
 #[derive(Debug)]
@@ -360,13 +358,13 @@ impl Sender {
     /// up, this one must deliver it in time: a copy that comes late only holds up others.
     fn late_piece(&self, now: Instant, path: usize, open: &Open) -> Option<u32> {
         let left_s = open.deadline.map_or(f64::INFINITY, |at| at.as_secs_f64() - now.as_secs_f64());
-        let arrival_here_s = self.paths.get(path)?.next_arrival_s();
-        let is_useless = self.late == Late::GiveUp && left_s < arrival_here_s;
+        let here_s = self.paths.get(path)?.next_acked_s();
+        let is_useless = self.late == Late::GiveUp && left_s < here_s;
         let others = self.paths.iter().enumerate().filter(|(other, _)| *other != path && !is_useless);
-        others.flat_map(|(_, other)| other.flights(now)).find_map(|(flight, arrival_s)| {
+        others.flat_map(|(_, other)| other.flights(now)).find_map(|(flight, acked_s)| {
             let is_single = flight.number == open.number && open.in_flight.get(&flight.index) == Some(&1);
-            let is_late = arrival_s > left_s - LATE_S || arrival_s.is_infinite();
-            (is_single && is_late && arrival_here_s < arrival_s).then_some(flight.index)
+            let is_late = acked_s > left_s - MARGIN_MS / 1e3 || acked_s.is_infinite();
+            (is_single && is_late && here_s < acked_s).then_some(flight.index)
         })
     }
 

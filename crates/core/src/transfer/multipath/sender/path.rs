@@ -216,31 +216,30 @@ impl Path {
         self.carried.duplicate_bytes += if is_first { 0 } else { u64::from(flight.length) };
     }
 
-    /// The pieces in flight, the last first, with the expected time until each arrives, in s.
+    /// The pieces in flight, the last first, with the expected time until each is acknowledged, in s.
     pub(super) fn flights(&self, now: Instant) -> impl Iterator<Item = (Flight, f64)> {
         let mut bytes = self.flight_bytes();
         let is_stalled = self.is_stalled(now);
         self.flights.iter().rev().map(move |flight| {
-            let arrival_s = if is_stalled { f64::INFINITY } else { self.arrival_s(bytes) };
+            let acked_s = if is_stalled { f64::INFINITY } else { self.acked_s(bytes) };
             bytes -= u64::from(flight.length);
-            (*flight, arrival_s)
+            (*flight, acked_s)
         })
     }
 
-    /// The expected time until a piece that it is given now arrives, in s.
-    pub(super) fn next_arrival_s(&self) -> f64 {
-        self.arrival_s(self.flight_bytes() + PIECE_BYTES)
+    /// The expected time until a piece that it is given now is acknowledged, in s.
+    pub(super) fn next_acked_s(&self) -> f64 {
+        self.acked_s(self.flight_bytes() + PIECE_BYTES)
     }
 
     pub(super) fn flight_bytes(&self) -> u64 {
         self.flights.iter().map(|flight| u64::from(flight.length)).sum()
     }
 
-    /// The expected time until the last of these bytes in flight arrives, in s.
-    fn arrival_s(&self, bytes: u64) -> f64 {
+    /// The expected time until the last of these bytes in flight is acknowledged, in s.
+    fn acked_s(&self, bytes: u64) -> f64 {
         let rtt_s = self.min_rtt_s();
-        let Some(bytes_s) = self.bytes_s() else { return rtt_s };
-        (bytes as f64 / bytes_s.max(1.0)).max(rtt_s) - rtt_s / 2.0
+        self.bytes_s().map_or(rtt_s, |bytes_s| (bytes as f64 / bytes_s.max(1.0)).max(rtt_s))
     }
 
     /// Its rate in bytes/s, once it is known.
