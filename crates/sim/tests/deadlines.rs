@@ -92,7 +92,7 @@ fn an_expensive_path_that_was_never_observed_begins_early_enough() -> Result<(),
 /// that one could still make up for it, it pauses.
 #[test]
 fn the_expensive_path_pauses_while_it_could_still_carry_what_is_feared() -> Result<(), Box<dyn Error>> {
-    for (name, most) in [("symmetric-10s-bbr.toml", 0.037), ("narrow-10s-bbr.toml", 0.034)] {
+    for (name, most) in [("symmetric-10s-bbr.toml", 0.037), ("narrow-10s-bbr.toml", 0.036)] {
         let scenario = read(name)?;
         let strategy = scenario.strategy("deadline").ok_or("no such strategy")?;
         let recording = run(&scenario, "deadline", 1)?;
