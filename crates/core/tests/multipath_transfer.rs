@@ -55,6 +55,7 @@ struct Pair {
     written: u64,
     sent: Vec<(u32, u32)>,
     acked: Vec<u64>,
+    /// The RTT that each path reports.
     rtts: Vec<Duration>,
 }
 

@@ -38,8 +38,8 @@ const DOUBTED_STALL: Duration = Duration::from_millis(50);
 const SILENCE: Duration = Duration::from_secs(1);
 /// An object that is in flight at its deadline is waited for.
 const RECEIPT_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long before its deadline an object is to be acknowledged, in ms: less than over MPTCP, since a piece that would be so
-/// later is sent over another path too.
+/// How long before its deadline an object is to be acknowledged, in ms: less than over MPTCP, since a piece that would be
+/// later than this is sent over another path too.
 const MARGIN_MS: f64 = 20.0;
 /// How much earlier the cheaper paths must be done for a path to be switched off, in ms: a change costs little here.
 const SPARE_MS: f64 = 10.0;
@@ -354,8 +354,8 @@ impl Sender {
         open.next_piece().or_else(|| self.late_piece(now, path, open))
     }
 
-    /// A piece in flight on another path that would deliver it too late, and later than this one. If late objects are given
-    /// up, this one must deliver it in time: a copy that comes late only holds up others.
+    /// A piece in flight on another path over which it would be acknowledged too late, and later than over this one. If
+    /// late objects are given up, this one must deliver it in time: a copy that comes late only holds up others.
     fn late_piece(&self, now: Instant, path: usize, open: &Open) -> Option<u32> {
         let left_s = open.deadline.map_or(f64::INFINITY, |at| at.as_secs_f64() - now.as_secs_f64());
         let here_s = self.paths.get(path)?.next_acked_s();
