@@ -201,8 +201,8 @@ impl Learned {
                 let mut reason = self.reason(tree, &decided);
                 if let Some(Verdict { trials, ratio }) = verdict {
                     let text = format!(
-                        "the tree is used again, since in {trials} trials its order delivered {ratio:.2} times as much \
-                         as {}; {}",
+                        "the tree is used again, since in {trials} trials its order delivered at least {ratio:.2} times as \
+                         much as {}; {}",
                         name(fallback),
                         reason.text()
                     );
@@ -223,7 +223,7 @@ impl Learned {
         match verdict {
             Some(Verdict { trials, ratio }) => {
                 let text = format!(
-                    "the tree is withdrawn, since in {trials} trials {name} delivered {ratio:.2} times as \
+                    "the tree is withdrawn, since in {trials} trials {name} delivered at least {ratio:.2} times as \
                      much as the tree's"
                 );
                 Reason::plain("learned.withdrawn", text).with([("trials", trials as f64), ("ratio", ratio)])

@@ -20,6 +20,8 @@ const MAX_SETTLING: usize = 16;
 const PAUSE: u32 = 480;
 /// The same of a new tree, ten seconds.
 const PAUSE_OF_NEW: u32 = 40;
+/// Windows until the first trial, five seconds: a connection that begins carries more from window to window.
+const START: u32 = 20;
 /// Windows from one swap to the next, 75 s.
 const PAUSE_OF_SWAPS: u32 = 300;
 /// Windows in trials that swaps leave to the comparison with the user's order.
@@ -34,6 +36,8 @@ const FIRST: usize = 3;
 const MAX_SERIES: usize = 8;
 /// By how much the other order must deliver more to be better: as (b − a) / (a + b), thus 3 %.
 const MARGIN: f64 = 0.015;
+/// A series ends before it has [`FIRST`] trials if these deliver less by a fifth.
+const HOPELESS: f64 = -0.1;
 /// Greatest ratio that is reported.
 const MAX_RATIO: f64 = 100.0;
 /// Quantiles of Student's t distribution for series of 3 to 8 trials.
@@ -164,7 +168,7 @@ impl Comparison {
             share,
             in_force: By::Tree,
             credit,
-            since_trial: PAUSE,
+            since_trial: PAUSE_OF_NEW - START,
             since_swap: PAUSE_OF_SWAPS,
             trial: None,
             latest: Vec::new(),
@@ -309,9 +313,10 @@ impl Comparison {
         if is_swap {
             return;
         }
-        self.series.push((during - usual) / (during + usual));
+        self.series.push(advantage(during, [self.before.mbit_s, around.mbit_s - self.before.mbit_s]));
         let (count, is_better) = (self.series.len(), mean(&self.series) > MARGIN);
-        let goes_on = is_better || (self.is_new() && count < FIRST);
+        let is_open = self.is_new() && count < FIRST && mean(&self.series) > HOPELESS;
+        let goes_on = is_better || is_open;
         if goes_on && (count < MAX_SERIES || self.significant().is_some()) {
             return;
         }
@@ -348,6 +353,14 @@ pub(super) fn settled(window: &Window) -> usize {
 /// Windows until what is in flight has arrived: a smoothed RTT lags behind a queue that grows.
 fn settling(window: &Window) -> usize {
     ((2.0 * window.rtt_windows) as usize + 1).min(MAX_SETTLING)
+}
+
+/// By how much a trial delivered more than the windows before and after it, as (b − a) / (a + b); 0 if it lies
+/// between these, as while what the paths carry rises or falls.
+fn advantage(during: f64, around: [f64; 2]) -> f64 {
+    let [least, most] = [around[0].min(around[1]), around[0].max(around[1])];
+    let usual = during.clamp(least, most);
+    (during - usual) / (during + usual)
 }
 
 fn mean(values: &[f64]) -> f64 {
