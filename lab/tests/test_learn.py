@@ -244,6 +244,19 @@ def test_the_traffic_of_a_drive_is_bulk_or_files_up_or_down() -> None:
     assert [each.get("size_mb") for each in found] == [None] * 4 + [[0.01, 10]] * 4
 
 
+def test_the_choices_in_the_tunnel_are_strategies_of_it_without_trials() -> None:
+    [case, *_] = collect.cases(draw(1, 1), in_tunnel=True)
+    assert case.name.endswith("-tunnel")
+    [planned] = collect.plan([case])
+    strategies = tomllib.loads(planned.scenario)["strategy"]
+    assert [each["name"] for each in strategies] == list(planned.strategies)
+    same = {"base": "tunnel", "mode": "cheapest-first", "trials": 0}
+    assert all(same.items() <= each.items() for each in strategies)
+    steer = {each["name"]: (each["steer"], each["tree"]) for each in strategies}
+    assert steer["wifi-alone"] == ("smartps", "wifi-alone.json")
+    assert steer["no-order"] == ("learned", "no-order.json")
+
+
 def test_the_trials_of_a_run_become_rows_of_a_store_and_longer_drives_are_the_same_places(tmp_path: Path) -> None:
     [drive], [longer] = draw(1, 1), draw(1, 1, refit.DURATION_S)
     assert (longer.duration_s, longer.band, longer.cell) == (600, drive.band, drive.cell)

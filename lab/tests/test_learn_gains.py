@@ -8,7 +8,7 @@ import pytest
 from test_learn import made, needs_extra
 
 from crosslane_lab.errors import LabError
-from crosslane_lab.learn import bound, collect, gains, repeat, tree
+from crosslane_lab.learn import collect, gains, harm, repeat, tree
 from crosslane_lab.learn.places import draw
 
 
@@ -89,11 +89,17 @@ def test_a_repeated_case_is_the_same_drive_with_longer_delays() -> None:
         assert one == other
 
 
-def test_repetitions_of_a_case_are_one_row_with_their_mean() -> None:
-    row = {"drive": 1, "buffer_kb": 64, "traffic": "bulk-up", "kind": "city", "delay_ms": 50.0}
-    one, other = (
-        pl.DataFrame([{**row, "by": by, "goodput_mbit_s": goodput} for by, goodput in pairs])
-        for pairs in ((("minrtt", 6.0), ("learned", 4.0)), (("minrtt", 2.0), ("learned", 6.0)))
-    )
-    ratio = bound.ratios(bound.means([one, other])).filter(pl.col("by") == "learned")["ratio"].to_list()
-    assert ratio == [1.25], "not the mean of the ratios of the runs, which is 1.83"
+def test_harm_is_the_ratio_of_the_means_of_all_runs_with_its_error() -> None:
+    row = {"drive": 1, "kind": "city", "traffic": "bulk-up", "buffer_kb": 64}
+    goodputs = {"minrtt": (6.0, 2.0), "without-trials": (4.0, 6.0), "with-trials": (3.0, 3.0)}
+    rows = [
+        {**row, "by": by, "goodput_mbit_s": goodput, "withdrawn": by == "with-trials" and run == 0}
+        for by, each in goodputs.items()
+        for run, goodput in enumerate(each)
+    ]
+    [found] = harm.ratios(pl.DataFrame(rows)).rows(named=True)
+    assert found["ratio_without-trials"] == 1.25, "not the mean of the ratios of the runs, which is 1.83"
+    assert found["error_with-trials"] == pytest.approx(0.75 * 0.5), "that of MinRTT alone: 2 of 4"
+    assert found["withdrawn_with-trials"] == 0.5
+    lines = list(harm.page(harm.ratios(pl.DataFrame(rows))))
+    assert "| all |  | 1.25 | 1.25 | 0 of 1 | 0.75 | 0.75 | 1 of 1 | 50.0% |" in lines

@@ -70,13 +70,14 @@ def test_without_trees_the_plan_names_the_remedy(tmp_path: Path) -> None:
 def test_trees_are_trained_again_on_other_rows_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train, "FOLDS", 2)
     windows = made(12)
-    trees.make(tmp_path / "a", windows, Progress())
+    trees.make(tmp_path / "a", windows, windows, Progress())
     files = {name: tmp_path / "a" / f"{name}.json" for name in trees.KINDS}
     stamps = {name: file.stat().st_mtime_ns for name, file in files.items()}
-    trees.make(tmp_path / "a", windows, Progress())
+    trees.make(tmp_path / "a", windows, windows, Progress())
     assert stamps == {name: file.stat().st_mtime_ns for name, file in files.items()}
-    trees.make(tmp_path / "a", windows.filter(pl.col("drive") > 0), Progress())
-    assert all(stamps[name] != file.stat().st_mtime_ns for name, file in files.items())
+    trees.make(tmp_path / "a", windows.filter(pl.col("drive") > 0), windows, Progress())
+    for name, file in files.items():
+        assert (stamps[name] == file.stat().st_mtime_ns) == trees.KINDS[name].in_tunnel, name
     for name, kind in trees.KINDS.items():
         asked = {node["feature"].split(".")[1] for node in trees.nodes(tmp_path / "a", name) if "feature" in node}
         assert not asked & set(kind.without), name
@@ -95,7 +96,7 @@ def test_the_drawn_scenarios_are_these(tmp_path: Path) -> None:
 def test_the_trees_of_made_rows_are_these(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Training gives the same bytes on every machine with the locked versions."""
     monkeypatch.setattr(train, "FOLDS", 2)
-    trees.make(tmp_path, made(12), Progress())
+    trees.make(tmp_path, made(12), made(12), Progress())
     content = b"".join((tmp_path / f"{name}.json").read_bytes() for name in trees.KINDS)
     assert hashlib.sha256(content).hexdigest()[:16] == "efcad1efccb30cd7"
 
@@ -260,7 +261,7 @@ def test_signs_and_figure_4_are_of_the_path_that_is_first() -> None:
 def test_the_page_has_every_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train, "FOLDS", 2)
     windows = made(12)
-    trees.make(campaign.tree_folder(tmp_path), windows, Progress())
+    trees.make(campaign.tree_folder(tmp_path), windows, windows, Progress())
     packets = pl.DataFrame({"by": ["minrtt", "smartps"], "packets": [40, 40], "t_ns": [0, 0]})
     frames = {"held_out": outcomes(11.0), "driven": pl.DataFrame(), "recorded": pl.DataFrame()}
     frames["repeated"] = pl.DataFrame({"ratio": [1.02, 0.97, 0.96, 0.71]})

@@ -3,21 +3,20 @@
 The bound is the better of both orders in each second, known afterwards; `bound-alone` is the best of all choices,
 either path alone too. All are run with the same seed, and the world does not depend on the traffic. A bound is no
 strategy's goodput: a change of the order has a cost, and what a
-second carries depends on the seconds before it. With `--repeats` each drive is simulated several times, each with
-all delays 0.02 ms longer, and the means of these runs are compared: much of what one run shows is chance.
+second carries depends on the seconds before it.
 """
 
 import argparse
 import hashlib
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, product
+from itertools import product
 from pathlib import Path
 
 import polars as pl
 
 from crosslane_lab.errors import unreadable
-from crosslane_lab.learn import collect, label, repeat, write
+from crosslane_lab.learn import collect, label, write
 from crosslane_lab.learn.collect import KEPT, Case
 from crosslane_lab.learn.places import BUFFERS_KB, CLASSES, TRAFFICS, draw
 from crosslane_lab.output import write_file
@@ -42,7 +41,6 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     """Add the command to the parser."""
     parser = commands.add_parser("bound", help="compare trees with the best order", description=__doc__)
     collect.add_draws(parser, drives=20, seed=2)
-    parser.add_argument("--repeats", type=int, default=1, help="runs of each drive (default: %(default)s)")
     for name in TREES:
         parser.add_argument(f"--{name}", type=Path, required=True, metavar="TREE", help=f"tree for `{name}`")
     parser.add_argument(
@@ -53,15 +51,13 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 
 def _act(given: argparse.Namespace) -> None:
-    if min(given.drives, given.jobs, given.repeats) < 1:
+    if min(given.drives, given.jobs) < 1:
         raise unreadable("the draws", "there is nothing to run", "give counts of at least 1")
     root = given.runs / "runs"
     chosen = collect.cases(draw(given.seed, given.drives), given.traffic)
     prepare(root, given.seed, {name: vars(given)[name] for name in TREES})
-    runs = [chosen, *(repeat.again(chosen, number) for number in range(1, given.repeats))]
-    every = list(chain(*runs))
-    Runner(given.program, root, parallel=given.jobs).run([*collect.plan(every), *plan(root, every)])
-    frame = means([outcomes(root, each, collect.table(root, each)) for each in runs])
+    Runner(given.program, root, parallel=given.jobs).run([*collect.plan(chosen), *plan(root, chosen)])
+    frame = outcomes(root, chosen, collect.table(root, chosen))
     out = given.out or given.runs / "bound.md"
     write(out, "\n".join(page(frame)) + "\n")
     write_file(out.with_suffix(".csv"), frame.write_csv())
@@ -120,12 +116,6 @@ def outcomes(root: Path, chosen: list[Case], windows: pl.DataFrame) -> pl.DataFr
     texts = dict.fromkeys(("traffic", "kind", "by"), pl.Utf8)
     schema = {"drive": pl.Int64, "buffer_kb": pl.Int64, **texts}
     return pl.DataFrame(rows, schema={**schema, "goodput_mbit_s": pl.Float64, "delay_ms": pl.Float64})
-
-
-def means(runs: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """The outcomes of each case, as a mean of its repetitions."""
-    own = ("drive", "buffer_kb", "traffic", "kind", "by")
-    return pl.concat(runs).group_by(own, maintain_order=True).agg(pl.mean("goodput_mbit_s", "delay_ms"))
 
 
 def best(windows: pl.DataFrame, choices: Sequence[str] = BOUNDS["bound"]) -> pl.DataFrame:

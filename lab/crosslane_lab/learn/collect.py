@@ -43,6 +43,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         "collect", help="simulate drives with each choice of the paths", description=__doc__
     )
     add_draws(parser, drives=40, seed=1)
+    parser.add_argument("--tunnel", action="store_true", help="choices of the tunnel, instead of MPTCP's")
     parser.add_argument(
         "--out", type=Path, default=Path("runs/learn"), metavar="DIR", help="(default: %(default)s)"
     )
@@ -54,12 +55,13 @@ def _act(given: argparse.Namespace) -> None:
         raise unreadable("the draws", "there is nothing to run", "give --drives and --jobs of at least 1")
     root = given.out / "runs"
     prepare(root, given.seed)
-    chosen = cases(draw(given.seed, given.drives), given.traffic)
+    chosen = cases(draw(given.seed, given.drives), given.traffic, given.tunnel)
     Runner(given.program, root, parallel=given.jobs).run(plan(chosen))
     for name, frame in ((DATA, table(root, chosen)), (FILES, files(root, chosen))):
         if not frame.is_empty():
-            frame.write_parquet(given.out / name)
-            print(given.out / name)
+            file = given.out / (f"tunnel-{name}" if given.tunnel else name)
+            frame.write_parquet(file)
+            print(file)
 
 
 def add_draws(parser: argparse.ArgumentParser, drives: int, seed: int) -> None:
@@ -81,25 +83,27 @@ def add_draws(parser: argparse.ArgumentParser, drives: int, seed: int) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A drive with a kind of traffic and a send buffer."""
+    """A drive with a kind of traffic and a send buffer; `in_tunnel`: its strategies are those of the tunnel."""
 
     drive: Drive
     traffic: str
     buffer_kb: int
+    in_tunnel: bool = False
 
     @property
     def name(self) -> str:
         """Folder of its runs with either path first."""
-        return f"{self.drive.seed}/{self.drive.number}-{self.traffic}-{self.buffer_kb}"
+        tunnel = "-tunnel" if self.in_tunnel else ""
+        return f"{self.drive.seed}/{self.drive.number}-{self.traffic}-{self.buffer_kb}{tunnel}"
 
     def scenario(self, scheduler: str, trees: dict[str, tuple[str, str]]) -> str:
         """The scenario of the drive with this traffic and buffer."""
-        return self.drive.scenario(self.buffer_kb, scheduler, trees, self.traffic)
+        return self.drive.scenario(self.buffer_kb, scheduler, trees, self.traffic, self.in_tunnel)
 
 
-def cases(drives: list[Drive], traffics: Sequence[str] = tuple(TRAFFICS)) -> list[Case]:
+def cases(drives: list[Drive], traffics: Sequence[str] = tuple(TRAFFICS), in_tunnel: bool = False) -> list[Case]:
     """Each drive with each kind of traffic and each send buffer."""
-    return [Case(*each) for each in product(drives, traffics, BUFFERS_KB)]
+    return [Case(*each, in_tunnel) for each in product(drives, traffics, BUFFERS_KB)]
 
 
 def prepare(root: Path, seed: int) -> None:

@@ -69,6 +69,15 @@ base = "{base}"
 tree = "{tree}"
 trials = 0                     # an order that is to be measured has no trials of the other one
 """
+_IN_TUNNEL = """
+[[strategy]]
+name = "{name}"
+base = "tunnel"
+mode = "cheapest-first"
+steer = "{base}"
+tree = "{tree}"
+trials = 0
+"""
 
 
 @dataclass(frozen=True)
@@ -91,14 +100,20 @@ class Drive:
     duration_s: int = DURATION_S
 
     def scenario(
-        self, buffer_kb: int, scheduler: str, trees: dict[str, tuple[str, str]], traffic: str = "bulk-up"
+        self,
+        buffer_kb: int,
+        scheduler: str,
+        trees: dict[str, tuple[str, str]],
+        traffic: str = "bulk-up",
+        in_tunnel: bool = False,
     ) -> str:
-        """The scenario, with a strategy by base and tree for each name in `trees`."""
+        """The scenario, with a strategy by base and tree for each name in `trees`, through the tunnel or not."""
         name = f"learn-{self.seed}-{self.number}-{traffic}-{buffer_kb}-{scheduler}"
         kind, direction = TRAFFICS[traffic]
         least, most = FILES_MB
         length = max(self.speed / 3.6 * self.duration_s, 1)
-        strategies = (_STRATEGY.format(name=name, base=base, tree=tree) for name, (base, tree) in trees.items())
+        template = _IN_TUNNEL if in_tunnel else _STRATEGY
+        strategies = (template.format(name=name, base=base, tree=tree) for name, (base, tree) in trees.items())
         return _TEMPLATE.format(
             number=self.number,
             seed=self.seed,

@@ -67,7 +67,7 @@ class Repeated(Case):
 
 def again(chosen: Iterable[Case], number: int = 1) -> list[Case]:
     """Cases as they are in a repetition."""
-    return [Repeated(each.drive, each.traffic, each.buffer_kb, number) for each in chosen]
+    return [Repeated(each.drive, each.traffic, each.buffer_kb, each.in_tunnel, number) for each in chosen]
 
 
 def _act(given: argparse.Namespace) -> None:

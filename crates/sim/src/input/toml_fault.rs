@@ -8,6 +8,13 @@ use toml::de::{DeTable, DeValue};
 
 /// The message of the TOML reader about a key or table that is there already.
 const DUPLICATE: &str = "duplicate key";
+/// Messages about addresses, and how one is written.
+const ADDRESSES: [(&str, &str); 4] = [
+    ("invalid IP address syntax", "10.0.0.2 or fd00::2"),
+    ("invalid IPv4 address syntax", "10.0.0.2"),
+    ("invalid socket address syntax", "10.0.0.2:5051 or [fd00::2]:5051"),
+    ("invalid IPv4 socket address syntax", "10.0.0.2:5051"),
+];
 /// Maximum number of places at which the first one is sought: each is a reading of the file.
 const MAX_TRIED: usize = 100;
 
@@ -158,7 +165,10 @@ pub(crate) fn in_our_words(message: &str, reference: &str) -> (String, String) {
                 format!("give {expected}"),
             )
         }
-        _ => (message, format!("see {reference} for the keys")),
+        _ => match ADDRESSES.iter().find(|(fault, _)| message == *fault) {
+            Some((_, example)) => (message, format!("write it as {example}")),
+            None => (message, format!("see {reference} for the keys")),
+        },
     }
 }
 

@@ -56,6 +56,8 @@ crosslane_core::parameters! {
         steer: Steer = Steer(&strategy::threshold::ENTRY);
         /// Name of the tree's file for that strategy, relative to the scenario.
         tree: Option<String> = None;
+        /// Greatest share of the windows in which that strategy tries another order than its tree's; 0: never.
+        trials: Option<f64> = None, "", 0.0 to 0.1;
     }
 }
 

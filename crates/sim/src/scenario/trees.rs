@@ -11,6 +11,8 @@ use super::{Base, FileRef, Scenario, ScenarioError, Strategy};
 
 /// The parameter that names a tree.
 const KEY: &str = "tree";
+/// Parameters of a tunnel that are those of the strategy that selects its paths.
+const OF_STEERING: [&str; 2] = [KEY, "trials"];
 
 impl Strategy {
     /// Name of the tree's file that it uses, if any.
@@ -18,10 +20,10 @@ impl Strategy {
         self.parameters.get(KEY).and_then(toml::Value::as_str)
     }
 
-    /// The strategy of the agent that selects the paths of a tunnel, with the tunnel's tree.
+    /// The strategy of the agent that selects the paths of a tunnel, with the tunnel's tree and share of trials.
     pub fn steering(&self, entry: &'static strategy::Entry) -> Strategy {
-        let tree = self.parameters.get(KEY).map(|name| (KEY.to_string(), name.clone()));
-        Strategy { name: self.name.clone(), base: Base::Agent(entry), parameters: tree.into_iter().collect() }
+        let given = OF_STEERING.iter().filter_map(|key| Some(((*key).to_owned(), self.parameters.get(*key)?.clone())));
+        Strategy { name: self.name.clone(), base: Base::Agent(entry), parameters: given.collect() }
     }
 }
 

@@ -114,6 +114,16 @@ mod tests {
     }
 
     #[test]
+    fn the_strategy_that_selects_the_paths_has_the_tree_and_the_trials_of_the_tunnel() {
+        let given = [("mode", "standby".into()), ("tree", "t.json".into()), ("trials", 0.into())];
+        let parameters = toml::Table::from_iter(given.map(|(key, value): (_, toml::Value)| (key.to_string(), value)));
+        let tunnel = Strategy { name: "x".into(), base: Base::Tunnel, parameters };
+        let steering = tunnel.steering(&crosslane_core::strategy::learned::ENTRY);
+        assert_eq!(steering.parameters.keys().collect::<Vec<_>>(), ["tree", "trials"]);
+        assert_eq!(steering.tree_file(), Some("t.json"));
+    }
+
+    #[test]
     fn a_steering_strategy_that_needs_deadlines_is_refused() {
         for (steer, fits) in [("hapanchak", true), ("deadline-mptcp", false), ("tunnel", false)] {
             let table = toml::Table::from_iter([("steer".to_string(), steer.into())]);

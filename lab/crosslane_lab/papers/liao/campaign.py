@@ -20,6 +20,8 @@ from crosslane_lab.runs.runner import Comparison
 TRAIN_SEED, HELD_SEED = 1, 2
 DRIVES = {False: (580, 40), True: (12, 8)}
 """Drives for training and held out, without and with `--quick`."""
+TUNNEL_DRIVES = {False: 120, True: 12}
+"""Drives on which the trees for the tunnel are trained, the first ones of the others."""
 KERNEL_S = 20
 """Length of a drive on the kernel."""
 KERNEL_DRIVES = 1
@@ -122,9 +124,10 @@ def tree_folder(root: Path) -> Path:
     return root / "trees"
 
 
-def training(quick: bool) -> list[Case]:
-    """The cases that the trees are trained on."""
-    return collect.cases(draw(TRAIN_SEED, DRIVES[quick][0]))
+def training(quick: bool, in_tunnel: bool = False) -> list[Case]:
+    """The cases that the trees are trained on: those for the tunnel, or the others."""
+    count = TUNNEL_DRIVES[quick] if in_tunnel else DRIVES[quick][0]
+    return collect.cases(draw(TRAIN_SEED, count), in_tunnel=in_tunnel)
 
 
 def held_out(quick: bool) -> list[Case]:
@@ -134,10 +137,12 @@ def held_out(quick: bool) -> list[Case]:
 
 def prepare(options: Options) -> None:
     """Simulate the training data and train the trees."""
-    runner, chosen, progress = options.runner, training(options.quick), Progress()
+    runner, progress = options.runner, Progress()
+    chosen, of_tunnel = (training(options.quick, in_tunnel) for in_tunnel in (False, True))
     collect.prepare(runner.root, TRAIN_SEED)
-    runner.run(collect.plan(chosen))
-    trees.make(tree_folder(runner.root), collect.table(runner.root, chosen), progress)
+    runner.run(collect.plan([*chosen, *of_tunnel]))
+    rows, rows_of_tunnel = (collect.table(runner.root, each) for each in (chosen, of_tunnel))
+    trees.make(tree_folder(runner.root), rows, rows_of_tunnel, progress)
 
 
 def plan(options: Options) -> list[Comparison]:
@@ -149,7 +154,8 @@ def plan(options: Options) -> list[Comparison]:
     collect.prepare(root, TRAIN_SEED)
     collect.prepare(root, HELD_SEED)
     held = held_out(quick)
-    planned = [*collect.plan(training(quick)), *collect.plan(held), *bound.plan(root, held)]
+    trained = [*training(quick), *training(quick, in_tunnel=True)]
+    planned = [*collect.plan(trained), *collect.plan(held), *bound.plan(root, held)]
     planned += _repeated(held)
     planned += [*_walk(scenarios / "walk"), *_in_flight(scenarios / "in-flight", quick)]
     if options.engine != "simulator":
@@ -178,7 +184,7 @@ def _with(text: str, folder: Path, using: dict[str, tuple[str, str]]) -> str:
 
 def _strategy(name: str, base: str, parameters: dict[str, str]) -> str:
     lines = (f'{key} = "{value}"\n' for key, value in parameters.items())
-    trials = "trials = 0\n" if base in bound.TREES else ""
+    trials = "trials = 0\n" if "tree" in parameters else ""
     return _STRATEGY.format(name=name, base=base) + "".join(lines) + trials
 
 

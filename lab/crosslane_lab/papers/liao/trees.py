@@ -24,12 +24,18 @@ TUNNEL = ("cwnd", "loss")
 class Kind:
     """A tree: its strategy, the quantities that it may not ask for, and whether models are compared on its rows.
 
-    That of `smartps`, which always has an order, is trained where an order matters: with the short send buffer.
+    Those for the tunnel are trained on what its own choices brought. That of `smartps`, which always has an order,
+    is trained where an order matters: with the short send buffer.
     """
 
     strategy: str
     without: tuple[str, ...] = ()
     compared: bool = False
+
+    @property
+    def in_tunnel(self) -> bool:
+        """Whether it is for the tunnel."""
+        return self.without == TUNNEL
 
 
 KINDS = {
@@ -41,21 +47,26 @@ KINDS = {
 }
 
 
-def make(folder: Path, frame: pl.DataFrame, progress: Progress) -> None:
+def make(folder: Path, frame: pl.DataFrame, of_tunnel: pl.DataFrame, progress: Progress) -> None:
     """Train the trees into a folder; those that were trained on the same rows stay."""
-    content = io.BytesIO()
-    frame.write_ipc(content)
-    digest = hashlib.sha256(content.getvalue()).hexdigest()
+    frames = {False: frame, True: of_tunnel}
+    digests = {in_tunnel: _digest(rows) for in_tunnel, rows in frames.items()}
     for place, (name, kind) in enumerate(KINDS.items(), 1):
-        made_from = json.dumps({"rows": digest, "depth": DEPTH, "kind": vars(kind)})
+        made_from = json.dumps({"rows": digests[kind.in_tunnel], "depth": DEPTH, "kind": vars(kind)})
         scores = folder / f"{name}-scores.json"
         if scores.is_file() and json.loads(scores.read_text(encoding="utf-8"))["made_from"] == made_from:
             continue
         progress(f"training {name} ({place} of {len(KINDS)})")
-        found, text = _train(frame, folder, kind)
+        found, text = _train(frames[kind.in_tunnel], folder, kind)
         write(folder / f"{name}.json", text)
         write(scores, json.dumps(found | {"made_from": made_from}))
     progress.done()
+
+
+def _digest(frame: pl.DataFrame) -> str:
+    content = io.BytesIO()
+    frame.write_ipc(content)
+    return hashlib.sha256(content.getvalue()).hexdigest()
 
 
 def _train(frame: pl.DataFrame, folder: Path, kind: Kind) -> tuple[dict[str, Any], str]:
