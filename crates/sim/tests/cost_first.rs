@@ -58,7 +58,7 @@ fn shares(run: &Recording, mbit_s: f64) -> (f64, f64) {
 
 #[test]
 fn what_fits_the_cheap_path_stays_there_and_the_rest_goes_over_the_expensive_one() -> Result<(), Box<dyn Error>> {
-    for strategy in ["threshold", "adaptive"] {
+    for strategy in ["threshold", "adaptive", "tunnel"] {
         for mbit_s in [3.0, 8.0] {
             let need = f64::max(0.0, 1.0 - CHEAP_MBIT_S / mbit_s);
             let most = if mbit_s < CHEAP_MBIT_S { 0.02 } else { need + 0.10 };

@@ -219,7 +219,8 @@ impl Simulation {
             self.path_control.next_wakeup(),
             self.traffic.next_wakeup(),
             self.connect_at.filter(|at| self.first_path(self.now.max(*at)).is_some()),
-            self.path_control.queries_subflows().then(|| self.path_control.query_at(self.observe_at)),
+            (self.path_control.queries_subflows() || self.tunnel.is_some())
+                .then(|| self.path_control.query_at(self.observe_at)),
             self.records_subflows().then_some(self.record_at),
             self.records_windows().then(|| self.windows.end()),
         ];
@@ -241,6 +242,9 @@ impl Simulation {
             self.observe_at = now + TRANSPORT_PERIOD;
             if self.path_control.queries_subflows() {
                 self.path_control.observe_transport(now, &self.vehicle);
+            }
+            if let Some(tunnel) = &self.tunnel {
+                self.path_control.observe_tunnel(now, tunnel.samples());
             }
         }
         self.advance_traffic(queries);

@@ -115,6 +115,13 @@ impl PathControl {
         }
     }
 
+    /// Passes what the tunnel has measured of its paths.
+    pub(super) fn observe_tunnel(&mut self, now: Instant, samples: impl Iterator<Item = Sample>) {
+        let Controller::Agent(driver) = &mut self.controller else { return };
+        driver.on_query(now);
+        samples.for_each(|Sample { path, kind }| driver.observe(now, path, kind));
+    }
+
     /// The unit of a path answered a probe.
     pub(super) fn on_answer(&mut self, now: Instant, path: PathId) {
         self.slots.on_answer(now, path);

@@ -8,7 +8,7 @@ use crosslane_core::actuator::Steering;
 use crosslane_core::agent::MAX_PATHS;
 use crosslane_core::engine::Engine;
 use crosslane_core::link::Direction;
-use crosslane_core::path::PathId;
+use crosslane_core::path::{PathId, Sample};
 use crosslane_core::time::{Duration, Instant};
 use crosslane_core::tunnel::wire::overhead::{KEYED_BYTES, Overhead, SEQUENCE_BYTES};
 use crosslane_core::tunnel::wire::path_feedback::FEEDBACK_BYTES;
@@ -19,6 +19,8 @@ use crate::scenario::{IpVersion, Scenario, TunnelParams};
 
 /// The traffic is one flow.
 const FLOW: u8 = 1;
+/// The connection token of the tunnel's samples.
+const TOKEN: u32 = 1;
 /// Minimum delay of a system timer.
 const MIN_TIMER: Duration = Duration::from_micros(50);
 
@@ -75,6 +77,12 @@ impl TunnelEndpoints {
             (0..MAX_PATHS as u8).filter_map(|path| endpoint.path(PathId(path))).map(|path| path.copied_bytes).sum()
         };
         self.endpoints.iter().map(paths).sum()
+    }
+
+    /// What the vehicle's endpoint has measured of its paths, for the agent.
+    pub(super) fn samples(&self) -> impl Iterator<Item = Sample> {
+        let vehicle = &self.endpoints[Direction::Up as usize];
+        (0..MAX_PATHS as u8).filter_map(|path| vehicle.sample(PathId(path), TOKEN))
     }
 
     /// Inner MTU, in bytes.
