@@ -6,7 +6,6 @@ compares it with its fallback, by which a tree that does harm is withdrawn.
 """
 
 import argparse
-import shutil
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -56,8 +55,7 @@ def _act(given: argparse.Namespace) -> None:
     root = given.runs / "runs"
     chosen = collect.cases(draw(given.seed, given.drives), given.traffic)
     runs = [chosen, *(repeat.again(chosen, number) for number in range(1, given.repeats))]
-    write(root / "scenarios" / str(given.seed) / f"{TREE}.json", "")
-    shutil.copyfile(given.learned, root / "scenarios" / str(given.seed) / f"{TREE}.json")
+    write(root / "scenarios" / str(given.seed) / f"{TREE}.json", given.learned.read_text(encoding="utf-8"))
     Runner(given.program, root, parallel=given.jobs).run([*plan(root, list(chain(*runs)))])
     frame = ratios(outcomes(root, runs))
     out = given.out or given.runs / "harm.md"
