@@ -301,7 +301,8 @@ impl Comparison {
     }
 
     fn end_trial(&mut self, is_swap: bool) {
-        let around = self.before + self.latest().unwrap_or(self.before);
+        let after = self.latest().unwrap_or(self.before);
+        let around = self.before + after;
         let [usual, during] = [around.mbit_s / 2.0, self.during.mbit_s];
         if during + usual <= 0.0 {
             return;
@@ -313,7 +314,7 @@ impl Comparison {
         if is_swap {
             return;
         }
-        self.series.push(advantage(during, [self.before.mbit_s, around.mbit_s - self.before.mbit_s]));
+        self.series.push(advantage(during, [self.before.mbit_s, after.mbit_s]));
         let (count, is_better) = (self.series.len(), mean(&self.series) > MARGIN);
         let is_open = self.is_new() && count < FIRST && mean(&self.series) > HOPELESS;
         let goes_on = is_better || is_open;
@@ -360,7 +361,7 @@ fn settling(window: &Window) -> usize {
 fn advantage(during: f64, around: [f64; 2]) -> f64 {
     let [least, most] = [around[0].min(around[1]), around[0].max(around[1])];
     let usual = during.clamp(least, most);
-    (during - usual) / (during + usual)
+    if during == usual { 0.0 } else { (during - usual) / (during + usual) }
 }
 
 fn mean(values: &[f64]) -> f64 {

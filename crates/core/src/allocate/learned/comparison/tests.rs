@@ -74,6 +74,7 @@ fn chance_seldom_withdraws_a_tree_that_brings_a_fifth_more() {
 #[test]
 fn a_trial_between_what_was_before_and_after_it_shows_nothing() {
     assert_eq!([advantage(9.0, [5.0, 10.0]), advantage(9.0, [10.0, 5.0])], [0.0; 2]);
+    assert_eq!(advantage(0.0, [5.0, 0.0]), 0.0, "a connection that stalls in the trial and after it");
     assert_eq!([advantage(30.0, [5.0, 10.0]), advantage(5.0, [10.0, 15.0])], [0.5, -1.0 / 3.0]);
 }
 
