@@ -55,7 +55,7 @@ use peer::{EpochChange, Peer};
 use recv_path::{LATE_REPORT_BYTES, Urgency};
 use reorder_buffer::ReorderBuffer;
 use retransmit_queue::{RetransmitQueue, Retransmittable};
-use scheduler::{Head, Scheduler};
+use scheduler::{Aim, Head, Scheduler};
 pub use send_path::Liveness;
 use send_path::SendPath;
 use wire::control_message::{Body, MAX_PATHS, Message};
@@ -169,9 +169,10 @@ impl<P: Clone> Tunnel<P> {
     /// Sends the next packet, with its copies, if a path has room.
     fn transmit(&mut self, now: Instant) {
         if self.paths.any_delivers()
-            && let Some(&Retransmittable { bytes, flow, avoid, .. }) = self.retransmits.front(now)
+            && let Some(&Retransmittable { bytes, flow, bulk, avoid, .. }) = self.retransmits.front(now)
         {
-            if let Some(path) = self.choose(now, flow, bytes, now, false, avoid).iter().next()
+            let aim = if bulk { Aim::Arrival } else { Aim::of(false, bytes) };
+            if let Some(path) = self.choose(now, flow, bytes, now, aim, avoid).iter().next()
                 && let Some(copy) = self.retransmits.packets.pop_front()
             {
                 let is_kept = self.keeps_copies();
@@ -185,7 +186,7 @@ impl<P: Clone> Tunnel<P> {
         let Some(&Queued { bytes, flow, arrived, bulk, .. }) = self.queue.head(now, delays) else {
             return self.scheduler.note_idle(now, &mut self.paths);
         };
-        let chosen = self.choose(now, flow, bytes, arrived, bulk, None);
+        let chosen = self.choose(now, flow, bytes, arrived, Aim::of(bulk, bytes), None);
         let Some(queued) = self.queue.take_head_if(!chosen.is_empty()) else { return };
         let next = &mut self.next_sequences[usize::from(flow)];
         let copy = Retransmittable::new(now, queued, *next);
@@ -204,13 +205,12 @@ impl<P: Clone> Tunnel<P> {
         flow: u8,
         bytes: u32,
         arrived: Instant,
-        bulk: bool,
+        aim: Aim,
         avoid: Option<PathId>,
     ) -> PathSet {
         let wire_bytes = self.outbox.wire_bytes(bytes);
-        let delay_counts = !bulk && bytes > LATE_REPORT_BYTES;
         let backlog_bytes = self.queue.backlog_bytes(flow) + u64::from(bytes);
-        let head = Head { flow, bulk, delay_counts, avoid, arrived, wire_bytes, backlog_bytes };
+        let head = Head { flow, aim, avoid, arrived, wire_bytes, backlog_bytes };
         self.scheduler.choose(now, self.mode, &mut self.paths, head)
     }
 

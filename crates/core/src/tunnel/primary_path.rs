@@ -3,7 +3,7 @@
 //! A flow's congestion control takes the RTT of its first packets for the RTT of the path. If these use a
 //! low-delay path, a faster path with a higher delay appears congested as soon as it is used: BBR keeps
 //! only as much in flight as the low-delay path needs, and CUBIC leaves slow start (HyStart). So if a path
-//! is clearly faster than the lowest-delay path, bulk flows use it from their first packet on, and
+//! is clearly faster than the lowest-delay path and those hardly later, bulk flows use it from their first packet on, and
 //! lower-delay paths carry what exceeds its window; these packets arrive early and wait in the reorder
 //! buffer. In the opposite case no primary path is needed: a flow that begins on a fast low-delay path is
 //! not harmed by a slow path with a higher delay.
@@ -12,7 +12,7 @@ use super::Mode;
 use super::paths::{NEGLIGIBLE_DELAY_US, Paths};
 use crate::path::PathId;
 
-/// Minimum ratio of a path's rate to that of the lowest-delay path to become primary. To stay primary it
+/// Minimum ratio of a path's rate to that of the fastest low-delay path to become primary. To stay primary it
 /// need only not be slower.
 const PRIMARY_RATE_RATIO: f64 = 1.25;
 
@@ -37,12 +37,14 @@ pub(super) fn primary_path<P>(mode: Mode, paths: &Paths<P>, current: Option<Path
         })
     };
     let lowest = rated().min_by_key(|path| path.delay_us)?;
-    let higher = rated().filter(|path| path.delay_us > lowest.delay_us + NEGLIGIBLE_DELAY_US);
+    let is_low = |path: &RatedPath| path.delay_us <= lowest.delay_us + NEGLIGIBLE_DELAY_US;
+    let higher = rated().filter(|path| !is_low(path));
+    let low_rate = rated().filter(is_low).filter_map(|path| path.rate).reduce(f64::max);
     let (rate, fastest) =
         higher.filter_map(|path| Some((path.rate?, path.path))).max_by(|left, right| left.0.total_cmp(&right.0))?;
     let is_primary = current == Some(fastest);
     let ratio = if is_primary { 1.0 } else { PRIMARY_RATE_RATIO };
-    lowest.rate.map_or(is_primary, |lowest_rate| rate > lowest_rate * ratio).then_some(fastest)
+    low_rate.map_or(is_primary, |low_rate| rate > low_rate * ratio).then_some(fastest)
 }
 
 /// Whether the rates of the paths are to be estimated by packet trains: there are several.

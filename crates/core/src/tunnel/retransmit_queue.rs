@@ -21,6 +21,8 @@ pub(super) struct Retransmittable<P> {
     pub packet: P,
     pub bytes: u32,
     pub flow: u8,
+    /// Whether its flow was bulk.
+    pub bulk: bool,
     pub sequence: u32,
     /// The path that delays it, of a packet that is sent again before its loss is proved.
     pub avoid: Option<PathId>,
@@ -33,9 +35,9 @@ pub(super) struct Retransmittable<P> {
 impl<P> Retransmittable<P> {
     /// A packet that is sent for the first time now, with its flow sequence number.
     pub(super) fn new(now: Instant, queued: Queued<P>, sequence: u32) -> Retransmittable<P> {
-        let Queued { packet, bytes, flow, .. } = queued;
+        let Queued { packet, bytes, flow, bulk, .. } = queued;
         let until = now + RETRANSMIT_WITHIN;
-        Retransmittable { packet, bytes, flow, sequence, avoid: None, until, tries: MAX_RETRANSMISSIONS }
+        Retransmittable { packet, bytes, flow, bulk, sequence, avoid: None, until, tries: MAX_RETRANSMISSIONS }
     }
 
     /// The same, to be sent on another path than this.

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use super::Mode;
 use super::paths::{NEGLIGIBLE_DELAY_US, Path, PathSet, Paths};
 use super::primary_path::primary_path;
+use super::recv_path::LATE_REPORT_BYTES;
 use super::send_path::{Liveness, SendPath};
 use super::wire::control_message::MAX_PATHS;
 use crate::path::{PathId, PathState};
@@ -16,18 +17,39 @@ const OVERFLOW_AFTER: Duration = Duration::from_millis(5);
 pub(super) const LOSSY_PATH: f64 = 0.005;
 /// Share of the fastest path's rate below which a path can harm bulk flows.
 const SMALL_PATH: f64 = 0.25;
+/// Bytes in flight below which a full window of slow start does not show that the path is full.
+const SMALL_WINDOW_BYTES: u64 = 64 * 1500;
 /// Time beyond one RTT until a loss is reported.
 const LOSS_DETECTION: Duration = Duration::from_millis(25);
+
+/// What counts for a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Aim {
+    /// The throughput of its flow, which is bulk.
+    Throughput,
+    /// That it arrives soon: a pure acknowledgement, or a retransmission for a bulk flow, which is held up until then.
+    Arrival,
+    /// That the slowest hundredth of such packets arrives soon: any other.
+    Delay,
+}
+
+impl Aim {
+    /// The aim of a packet of this length that is sent for the first time.
+    pub(super) fn of(is_bulk: bool, bytes: u32) -> Aim {
+        match is_bulk {
+            true => Aim::Throughput,
+            false if bytes <= LATE_REPORT_BYTES => Aim::Arrival,
+            false => Aim::Delay,
+        }
+    }
+}
 
 /// The packet to send.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
     /// Slot of its flow.
     pub flow: u8,
-    /// Whether its flow is bulk.
-    pub bulk: bool,
-    /// Whether its delay counts: it is neither bulk nor an acknowledgement.
-    pub delay_counts: bool,
+    pub aim: Aim,
     /// A path that delays it.
     pub avoid: Option<PathId>,
     pub arrived: Instant,
@@ -78,12 +100,15 @@ struct Candidate {
     is_up: bool,
     is_sure: bool,
     is_tried: bool,
-    /// With the time to repair a loss, if the delay counts.
+    /// One-way delay without a queue, relative to that of any path, in µs.
+    delay_us: i64,
+    /// With the time to repair a loss, if the delay of the slowest counts.
     expected_arrival_us: i64,
     /// Estimated rate, in bytes/s.
     rate: Option<f64>,
     in_slow_start: bool,
-    /// Whether it carries no bulk, as it would harm the fastest path.
+    in_flight_bytes: u64,
+    /// Whether it carries no bulk, which it would hold up.
     rests: bool,
     has_cwnd_room: bool,
     has_room_for_copies: bool,
@@ -93,6 +118,11 @@ struct Candidate {
 impl Candidate {
     fn is_free(&self, now: Instant) -> bool {
         self.has_cwnd_room && self.paced_to <= now
+    }
+
+    /// Whether slow start may still enlarge its window. At first the window may be full for a moment, until a report comes.
+    fn finds_its_rate(&self) -> bool {
+        self.in_slow_start && (self.has_cwnd_room || self.in_flight_bytes < SMALL_WINDOW_BYTES)
     }
 
     /// The place of its path in the order of preference; backups come last.
@@ -190,9 +220,10 @@ impl Scheduler {
     ) -> Option<PathId> {
         match mode {
             Mode::Aggregate | Mode::Redundant => {
-                let primary = self.primary.filter(|_| head.bulk);
-                if mode == Mode::Aggregate && head.bulk {
-                    rest_small_paths(candidates);
+                let is_bulk = head.aim == Aim::Throughput;
+                let primary = self.primary.filter(|_| is_bulk);
+                if mode == Mode::Aggregate && is_bulk {
+                    rest_small_paths(primary, candidates);
                 }
                 candidates.sort_unstable_by_key(|candidate| {
                     let is_other = primary.is_some_and(|primary| primary != candidate.path);
@@ -272,10 +303,12 @@ fn find_candidates<P>(now: Instant, mode: Mode, paths: &Paths<P>, head: Head, ca
             is_up: sender.liveness() == Liveness::Up,
             is_sure: sender.lateness.is_sure(now),
             is_tried: sender.lateness.is_tried(now),
+            delay_us: sender.one_way_delay.map_or(0, |delay| delay.minus_us(reference)),
             expected_arrival_us: sender.expected_arrival_us(head.wire_bytes, rate, reference)
-                + if head.delay_counts { repair_us(sender) } else { 0 },
+                + if head.aim == Aim::Delay { repair_us(sender) } else { 0 },
             rate,
             in_slow_start: sender.in_slow_start(),
+            in_flight_bytes: sender.bytes_in_flight(),
             rests: false,
             has_cwnd_room: sender.has_cwnd_room(),
             has_room_for_copies: copies && sender.has_room_for_copies(),
@@ -284,12 +317,16 @@ fn find_candidates<P>(now: Instant, mode: Mode, paths: &Paths<P>, head: Head, ca
     }));
 }
 
-/// Marks the paths that would harm a bulk flow: those much slower than the fastest path, while that one's rate is being
-/// found. What a small path holds up then ends the flow's slow start, or BBR's Startup.
-fn rest_small_paths(candidates: &mut [Candidate]) {
-    let rated = candidates.iter().filter(|candidate| candidate.is_up);
-    let rated =
-        rated.filter_map(|candidate| Some((candidate.rate?, candidate.in_slow_start && candidate.has_cwnd_room)));
+/// Marks the paths that would harm a bulk flow: those much slower than the one on which it begins, while that one's rate is
+/// being found. What a small path holds up then ends the flow's slow start, or BBR's Startup.
+fn rest_small_paths(primary: Option<PathId>, candidates: &mut [Candidate]) {
+    let lowest_us = candidates.iter().map(|candidate| candidate.delay_us).min().unwrap_or_default();
+    let may_begin = |candidate: &&Candidate| match primary {
+        Some(primary) => candidate.path == primary,
+        None => candidate.delay_us <= lowest_us + NEGLIGIBLE_DELAY_US,
+    };
+    let rated = candidates.iter().filter(|candidate| candidate.is_up).filter(may_begin);
+    let rated = rated.filter_map(|candidate| Some((candidate.rate?, candidate.finds_its_rate())));
     let Some((fastest, is_being_found)) = rated.max_by(|left, right| left.0.total_cmp(&right.0)) else { return };
     for candidate in candidates.iter_mut().filter(|_| is_being_found) {
         candidate.rests = candidate.rate.is_some_and(|rate| rate < fastest * SMALL_PATH);
@@ -302,15 +339,19 @@ fn repair_us<P>(sender: &SendPath<P>) -> i64 {
     (repair.as_micros() as f64 * (sender.counts.recent_loss * 100.0).min(1.0)) as i64
 }
 
-/// How much later a packet may arrive on `path` than on the first path, in µs. Its successors wait for it in
-/// the reorder buffer, and the sender gets no acknowledgement meanwhile. So the backlog must keep the first
-/// path busy for the difference plus one RTT, or plus two if `path` is lossy and the difference has no repair in it.
+/// How much later a packet may arrive on `path` than on the first path, in µs. A packet that only has to arrive soon does
+/// not wait for the first path longer than that. The successors of any other wait for it in the reorder buffer, and the
+/// sender gets no acknowledgement meanwhile: the backlog must keep the first path busy for the difference plus one RTT, or
+/// plus two if `path` is lossy and the difference has no repair in it.
 fn max_later_us<P>(paths: &Paths<P>, first: PathId, path: PathId, head: Head) -> i64 {
     let first = paths.get(first).map(|path| &path.sender);
     let rtt = first.and_then(|first| first.rtt.min).unwrap_or_default();
     let is_lossy = paths.get(path).is_some_and(|path| path.sender.counts.recent_loss > LOSSY_PATH);
-    let is_lossy = is_lossy && !head.delay_counts;
-    let spare = if is_lossy { rtt * 2 + LOSS_DETECTION } else { rtt };
+    let spare = match head.aim {
+        Aim::Arrival => Duration::ZERO,
+        Aim::Throughput if is_lossy => rtt * 2 + LOSS_DETECTION,
+        Aim::Throughput | Aim::Delay => rtt,
+    };
     let rate = first.and_then(|first| first.rate.bytes_s());
     let wait_us = rate.map_or(0, |rate| (head.backlog_bytes as f64 / rate * 1e6) as i64);
     (wait_us - spare.as_micros() as i64).max(NEGLIGIBLE_DELAY_US)

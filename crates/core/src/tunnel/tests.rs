@@ -199,7 +199,14 @@ impl Testbed {
                 let input = match sent {
                     Output::Send { key, number, feedback, packet } => {
                         let bytes = bytes_of(key.flow);
-                        Input::Arrived { key, number: Some(number), bytes, feedback, is_pure_ack: false, packet }
+                        Input::Arrived {
+                            key,
+                            number: Some(number),
+                            bytes,
+                            feedback,
+                            is_pure_ack: key.flow >= 200,
+                            packet,
+                        }
                     }
                     Output::Message { path, number, mut message } => {
                         if endpoint == 1 {

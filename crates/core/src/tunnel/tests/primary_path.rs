@@ -30,6 +30,22 @@ fn every_flow_begins_on_the_low_delay_path_if_the_other_is_not_faster() {
     }
 }
 
+/// The second path is hardly later than the first, and much faster than the third.
+#[test]
+fn a_path_is_not_primary_if_a_faster_one_is_hardly_later_than_the_lowest_delay_path() {
+    let links = [(3.0, 25.0, 0.0), (177.0, 33.0, 0.0), (34.0, 71.0, 0.0)];
+    for count in [2, 3] {
+        let mut testbed = Testbed::new(Mode::Aggregate, &links[..count]);
+        testbed.run_until(Instant::from_millis(1000));
+        testbed.path_of(1, true);
+        assert_eq!(testbed.endpoints[0].scheduler.primary, None, "{count} paths");
+    }
+    let mut testbed = Testbed::new(Mode::Aggregate, &[links[0], links[2]]);
+    testbed.run_until(Instant::from_millis(1000));
+    testbed.path_of(1, true);
+    assert_eq!(testbed.endpoints[0].scheduler.primary, HIGH_DELAY, "without the second");
+}
+
 #[test]
 fn there_is_no_primary_path_in_standby() {
     let mut testbed = idle(Mode::Standby, 5.0, 100.0);

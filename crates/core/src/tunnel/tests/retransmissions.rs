@@ -55,3 +55,18 @@ fn no_retransmission_is_announced_while_the_only_path_is_long_and_stalled() {
     assert_ne!(testbed.sender(0).liveness(), Liveness::Up);
     assert!(!testbed.endpoints[0].retransmits());
 }
+
+/// Packets of a flow on a path of 45 ms, beside one of 12 ms that loses 1.6 %: the flow needs no second path, so they are
+/// retransmissions. Retransmitted on the lossy path a packet arrives sooner in the mean, and later one time in sixty.
+#[test]
+fn a_retransmission_takes_the_quickest_path_for_bulk_and_a_reliable_one_for_messages() {
+    for (bulk, bytes_allowed) in [(true, 20_000), (false, u64::MAX)] {
+        let mut testbed = Testbed::new(Mode::Aggregate, &[(100.0, 12.0, 0.016), (10.0, 45.0, 0.0)]);
+        testbed.bulk = bulk;
+        testbed.stream(1, 40.0, 8000);
+        let copied = testbed.sender(1).counts.copied_bytes;
+        assert!(copied <= bytes_allowed, "bulk {bulk}: {copied} bytes");
+        assert!(bulk || copied > 100_000, "{copied} bytes");
+        assert!(testbed.sender(0).counts.lost > 200);
+    }
+}

@@ -21,6 +21,44 @@ fn a_small_path_carries_bulk_once_the_rate_of_the_fastest_is_known() {
     assert!(carried(&testbed, 3) > 200, "{} packets of 446 in a second", carried(&testbed, 3));
 }
 
+/// After the first acknowledgements of a flow's first window two packets follow each, while reports come every 8 ms.
+#[test]
+fn a_small_path_carries_nothing_while_a_window_of_slow_start_is_full_for_a_moment() {
+    let mut testbed = Testbed::new(Mode::Aggregate, &[(168.0, 35.0, 0.0), (2.4, 25.0, 0.0)]);
+    testbed.run_until(Instant::from_millis(500));
+    testbed.bulk = true;
+    (0..10).for_each(|_| testbed.offer(1));
+    testbed.run_until(Instant::from_millis(565));
+    (0..20).for_each(|_| testbed.offer(1));
+    testbed.run_until(Instant::from_millis(580));
+    let paths = testbed.paths_of(1);
+    assert_eq!(paths.iter().filter(|path| path.0 == 1).count(), 0, "{paths:?}");
+    assert_eq!(paths.len(), 30);
+}
+
+/// The third path is the fastest by its packet train, but later: nothing finds its rate.
+#[test]
+fn a_small_path_carries_bulk_while_a_faster_path_carries_nothing() {
+    let mut testbed = Testbed::new(Mode::Aggregate, &[(81.0, 16.5, 0.0), (15.4, 11.0, 0.0), (92.8, 69.0, 0.0)]);
+    testbed.run_until(Instant::from_millis(500));
+    testbed.bulk = true;
+    testbed.stream(1, 80.0, 3000);
+    let carried = testbed.paths_of(1).iter().filter(|path| path.0 == 1).count();
+    assert!(carried > 1000, "{carried} packets of {}", testbed.paths_of(1).len());
+}
+
+/// Over the first path alone, the last of 800 would arrive after 115 ms.
+#[test]
+fn acknowledgements_do_not_wait_for_a_path_longer_than_another_takes() {
+    let mut testbed = Testbed::new(Mode::Aggregate, &[(7.0, 30.0, 0.0), (100.0, 60.0, 0.0)]);
+    testbed.stream(200, 60.0, 3000);
+    (0..800).for_each(|_| testbed.offer(200));
+    testbed.run_until(Instant::from_millis(4000));
+    let (delays, lost) = testbed.delays(200, 3000, 4000);
+    assert!(delays.last().is_some_and(|last| *last < 90.0), "{:?} ms", delays.last());
+    assert_eq!((delays.len(), lost), (800, 0));
+}
+
 /// Beyond 1,900 packets in flight the queue of 50 ms drops up to half of a round.
 #[test]
 fn what_slow_start_loses_does_not_make_a_path_untrusted() {
