@@ -303,7 +303,7 @@ fn find_candidates<P>(now: Instant, mode: Mode, paths: &Paths<P>, head: Head, ca
             is_up: sender.liveness() == Liveness::Up,
             is_sure: sender.lateness.is_sure(now),
             is_tried: sender.lateness.is_tried(now),
-            delay_us: sender.one_way_delay.map_or(0, |delay| delay.minus_us(reference)),
+            delay_us: sender.relative_delay_us(reference),
             expected_arrival_us: sender.expected_arrival_us(head.wire_bytes, rate, reference)
                 + if head.aim == Aim::Delay { repair_us(sender) } else { 0 },
             rate,

@@ -213,7 +213,7 @@ impl<P> SendPath<P> {
     /// Expected arrival of a packet of `bytes` sent now at the estimated `rate`, in µs, relative to the one-way delay
     /// `reference`.
     pub(super) fn expected_arrival_us(&self, bytes: u32, rate: Option<f64>, reference: OneWayDelay) -> i64 {
-        let delay_us = self.one_way_delay.map_or(0, |one_way_delay| one_way_delay.minus_us(reference));
+        let delay_us = self.relative_delay_us(reference);
         let Some((rate, rtt)) = rate.zip(self.rtt.unqueued()) else { return delay_us };
         let ahead_s = (self.bytes_in_flight() as f64 / rate - rtt.as_secs_f64()).max(0.0);
         delay_us + ((ahead_s + f64::from(bytes) / rate) * 1e6) as i64

@@ -1,6 +1,7 @@
 //! The peer's clock and byte counts. They may hold any values: what is computed from them here is finite
 //! and bounded, and false values harm only the peer's own path.
 
+use super::SendPath;
 use crate::time::{Duration, Instant};
 use crate::tunnel::wire::control_message::PathReport;
 
@@ -66,6 +67,13 @@ impl OneWayDelay {
     /// Moved by an eighth of the difference to `other`.
     pub(super) fn toward(self, other: OneWayDelay) -> OneWayDelay {
         OneWayDelay(self.0.wrapping_add((other.minus_us(self) / 8) as u32))
+    }
+}
+
+impl<P> SendPath<P> {
+    /// The one-way delay without a queue, in µs, relative to `reference`; 0 before the first measurement.
+    pub(in super::super) fn relative_delay_us(&self, reference: OneWayDelay) -> i64 {
+        self.one_way_delay.map_or(0, |one_way_delay| one_way_delay.minus_us(reference))
     }
 }
 
