@@ -265,7 +265,7 @@ impl<P> SendPath<P> {
             self.liveness.on_packet(is_lost);
             // A train may overtake itself before the peer knows that the path reorders.
             let plausible_loss = if has_train { 0.0 } else { self.cwnd.plausible_loss(packet.sent) };
-            self.counts.on_packet(packet.bytes, is_lost, plausible_loss);
+            self.counts.on_packet(now, packet.bytes, is_lost, plausible_loss);
             if is_lost {
                 is_lossy = true;
                 lost.extend(packet.copy);

@@ -1,7 +1,15 @@
-//! Counts of the packets of a path.
+//! Counts of the packets of a path, and what share of them is lost.
+
+use crate::time::{Duration, Instant};
 
 /// Number of packets over which the recent loss is averaged.
 const RECENT_PACKETS: f64 = 100.0;
+/// The same of the usual loss: a path that loses one packet of 200 is told from one that loses none.
+const USUAL_PACKETS: f64 = 500.0;
+/// The least number of packets over which it is averaged: at first none is assumed to be lost.
+const LEAST_PACKETS: f64 = 100.0;
+/// How long a packet tells something about the usual loss, in the mean.
+const USUAL_FOR: Duration = Duration::from_secs(60);
 
 /// Counts of packets.
 #[derive(Debug, Default)]
@@ -20,11 +28,39 @@ pub(in super::super) struct PacketCounts {
     pub lost: u64,
     /// Recent share of lost packets (0 to 1).
     pub recent_loss: f64,
+    usual: UsualLoss,
+}
+
+/// The share of lost packets (0 to 1) as a mean over more packets than the recent one: what the slowest hundredth of the
+/// packets waits for is decided by a few losses of a thousand.
+#[derive(Clone, Copy, Debug)]
+struct UsualLoss {
+    share: f64,
+    /// Number of packets of which it is the mean.
+    packets: f64,
+    updated: Instant,
+}
+
+impl Default for UsualLoss {
+    fn default() -> UsualLoss {
+        UsualLoss { share: 0.0, packets: LEAST_PACKETS, updated: Instant::ZERO }
+    }
+}
+
+impl UsualLoss {
+    fn on_packet(&mut self, now: Instant, is_lost: bool, plausible_loss: f64) {
+        let kept = 1.0 - now.since(self.updated).as_secs_f64() / USUAL_FOR.as_secs_f64();
+        self.updated = now;
+        self.packets = (self.packets * kept).clamp(LEAST_PACKETS, USUAL_PACKETS) + 1.0;
+        let before = self.share;
+        self.share += (f64::from(u8::from(is_lost)) - self.share) / self.packets;
+        self.share = self.share.min(plausible_loss.max(before));
+    }
 }
 
 impl PacketCounts {
-    /// Counts a packet that was delivered or lost; the recent loss is at most `plausible_loss` after it.
-    pub(super) fn on_packet(&mut self, bytes: u32, is_lost: bool, plausible_loss: f64) {
+    /// Counts a packet that was delivered or lost; a loss raises neither share beyond `plausible_loss`.
+    pub(super) fn on_packet(&mut self, now: Instant, bytes: u32, is_lost: bool, plausible_loss: f64) {
         match is_lost {
             true => self.lost += 1,
             false => {
@@ -34,6 +70,12 @@ impl PacketCounts {
         }
         self.recent_loss += (f64::from(u8::from(is_lost)) - self.recent_loss) / RECENT_PACKETS;
         self.recent_loss = self.recent_loss.min(plausible_loss);
+        self.usual.on_packet(now, is_lost, plausible_loss);
+    }
+
+    /// Usual share of lost packets (0 to 1).
+    pub(in super::super) fn usual_loss(&self) -> f64 {
+        self.usual.share
     }
 }
 
@@ -41,13 +83,45 @@ impl PacketCounts {
 mod tests {
     use super::*;
 
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Counts packets, one each 10 ms from `now` on, of which every `nth` is lost.
+    fn count(counts: &mut PacketCounts, now: Instant, packets: u64, nth: u64) -> Instant {
+        let at = |number: u64| now + MS * 10 * number as u32;
+        (0..packets).for_each(|number| counts.on_packet(at(number), 100, number % nth == nth - 1, 1.0));
+        at(packets)
+    }
+
     #[test]
     fn recent_loss_approaches_the_share_of_lost_packets() {
         let mut counts = PacketCounts::default();
-        (0..1000).for_each(|number| counts.on_packet(100, number % 4 == 0, 1.0));
+        let now = count(&mut counts, Instant::ZERO, 1000, 4);
         assert_eq!((counts.delivered, counts.acknowledged_bytes, counts.lost), (750, 75_000, 250));
         assert!((counts.recent_loss - 0.25).abs() < 0.02, "{}", counts.recent_loss);
-        (0..1000).for_each(|_| counts.on_packet(100, false, 1.0));
+        count(&mut counts, now, 1000, u64::MAX);
         assert!(counts.recent_loss < 0.001, "{}", counts.recent_loss);
+    }
+
+    #[test]
+    fn usual_loss_tells_a_few_losses_from_none_and_is_forgotten() {
+        let (mut lossy, mut clean) = (PacketCounts::default(), PacketCounts::default());
+        count(&mut lossy, Instant::ZERO, 100, u64::MAX);
+        assert!(lossy.usual_loss() < 1e-9);
+        let now = count(&mut lossy, Instant::from_millis(1000), 2000, 100);
+        count(&mut clean, Instant::ZERO, 2000, 1000);
+        assert!((0.008..0.012).contains(&lossy.usual_loss()), "{}", lossy.usual_loss());
+        assert!(clean.usual_loss() < 0.003, "{}", clean.usual_loss());
+        let mut busy = PacketCounts { usual: lossy.usual, ..PacketCounts::default() };
+        count(&mut busy, now, 200, u64::MAX);
+        assert!(busy.usual_loss() > 0.005, "{}", busy.usual_loss());
+        count(&mut lossy, now + MS * 60_000, 200, u64::MAX);
+        assert!(lossy.usual_loss() < 0.004, "{}", lossy.usual_loss());
+    }
+
+    #[test]
+    fn a_loss_that_says_nothing_about_the_path_raises_neither_share() {
+        let mut counts = PacketCounts::default();
+        (0..20).for_each(|_| counts.on_packet(Instant::ZERO, 100, true, 0.0));
+        assert_eq!((counts.recent_loss, counts.usual_loss()), (0.0, 0.0));
     }
 }

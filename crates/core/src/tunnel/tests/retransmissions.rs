@@ -70,3 +70,16 @@ fn a_retransmission_takes_the_quickest_path_for_bulk_and_a_reliable_one_for_mess
         assert!(testbed.sender(0).counts.lost > 200);
     }
 }
+
+/// The path with the lower delay loses one packet of 70; the other loses one in all.
+#[test]
+fn messages_return_to_a_lossy_path_neither_after_a_loss_of_another_nor_by_chance() {
+    let mut testbed = Testbed::new(Mode::Aggregate, &[(28.0, 44.0, 0.014), (22.0, 66.0, 0.002)]);
+    testbed.run_until(Instant::from_millis(1000));
+    testbed.stream(1, 1.0, 4000);
+    let before = [0, 1].map(|path| testbed.sender(path).counts.sent_bytes);
+    testbed.stream(1, 1.0, 30_000);
+    let sent = [0, 1].map(|path| testbed.sender(path).counts.sent_bytes - before[usize::from(path)]);
+    assert!(testbed.sender(1).counts.lost > 0);
+    assert!(sent[0] * 5 < sent[1], "{sent:?}");
+}
