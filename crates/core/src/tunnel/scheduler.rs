@@ -337,7 +337,7 @@ fn rest_small_paths(primary: Option<PathId>, candidates: &mut [Candidate]) {
 /// them wait.
 fn repair_us<P>(sender: &SendPath<P>) -> i64 {
     let repair = sender.rtt.min.unwrap_or_default() + LOSS_DETECTION;
-    (repair.as_micros() as f64 * (sender.counts.usual_loss() * 100.0).min(1.0)) as i64
+    (repair.as_micros() as f64 * (sender.counts.lasting_loss() * 100.0).min(1.0)) as i64
 }
 
 /// How much later a packet may arrive on `path` than on the first path, in µs. A packet that only has to arrive soon does

@@ -73,9 +73,10 @@ impl PacketCounts {
         self.usual.on_packet(now, is_lost, plausible_loss);
     }
 
-    /// Usual share of lost packets (0 to 1).
-    pub(in super::super) fn usual_loss(&self) -> f64 {
-        self.usual.share
+    /// Share of lost packets (0 to 1) that is both usual and recent: neither a single loss raises it nor does a burst of
+    /// losses for long.
+    pub(in super::super) fn lasting_loss(&self) -> f64 {
+        self.usual.share.min(self.recent_loss)
     }
 }
 
@@ -103,25 +104,30 @@ mod tests {
     }
 
     #[test]
-    fn usual_loss_tells_a_few_losses_from_none_and_is_forgotten() {
+    fn lasting_loss_tells_a_few_losses_from_one() {
         let (mut lossy, mut clean) = (PacketCounts::default(), PacketCounts::default());
-        count(&mut lossy, Instant::ZERO, 100, u64::MAX);
-        assert!(lossy.usual_loss() < 1e-9);
-        let now = count(&mut lossy, Instant::from_millis(1000), 2000, 100);
-        count(&mut clean, Instant::ZERO, 2000, 1000);
-        assert!((0.008..0.012).contains(&lossy.usual_loss()), "{}", lossy.usual_loss());
-        assert!(clean.usual_loss() < 0.003, "{}", clean.usual_loss());
-        let mut busy = PacketCounts { usual: lossy.usual, ..PacketCounts::default() };
-        count(&mut busy, now, 200, u64::MAX);
-        assert!(busy.usual_loss() > 0.005, "{}", busy.usual_loss());
-        count(&mut lossy, now + MS * 60_000, 200, u64::MAX);
-        assert!(lossy.usual_loss() < 0.004, "{}", lossy.usual_loss());
+        count(&mut lossy, Instant::ZERO, 2000, 100);
+        count(&mut clean, Instant::ZERO, 2000, 2000);
+        assert!((0.005..0.012).contains(&lossy.lasting_loss()), "{}", lossy.lasting_loss());
+        assert!(clean.recent_loss > 0.005 && clean.lasting_loss() < 0.003, "{}", clean.lasting_loss());
+    }
+
+    #[test]
+    fn lasting_loss_forgets_a_burst_after_some_packets_and_all_losses_after_some_time() {
+        let mut counts = PacketCounts::default();
+        let now = count(&mut counts, Instant::ZERO, 1000, u64::MAX);
+        let burst = now + MS * 10;
+        (0..40).for_each(|_| counts.on_packet(burst, 100, true, 1.0));
+        let now = count(&mut counts, burst, 400, u64::MAX);
+        assert!(counts.lasting_loss() < 0.01 && counts.usual.share > 0.02, "{counts:?}");
+        count(&mut counts, now + MS * 60_000, 200, u64::MAX);
+        assert!(counts.usual.share < 0.015, "{counts:?}");
     }
 
     #[test]
     fn a_loss_that_says_nothing_about_the_path_raises_neither_share() {
         let mut counts = PacketCounts::default();
         (0..20).for_each(|_| counts.on_packet(Instant::ZERO, 100, true, 0.0));
-        assert_eq!((counts.recent_loss, counts.usual_loss()), (0.0, 0.0));
+        assert_eq!((counts.recent_loss, counts.usual.share), (0.0, 0.0));
     }
 }
