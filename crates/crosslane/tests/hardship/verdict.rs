@@ -314,7 +314,7 @@ pub mod tests {
         assert_eq!(broken(|_, _, agent| agent.commands_at_s = (0..1_000).map(f64::from).collect()), ["commands"]);
         assert_eq!(broken(|_, _, agent| agent.commands_at_s = vec![1.0; 501]), ["commands", "commands"]);
         assert_eq!(broken(|_, _, agent| agent.log_bytes = 1_000_001), ["log"]);
-        assert_eq!(broken(|_, _, agent| agent.cpu_s = 0.31), ["cpu"]);
+        assert_eq!(broken(|_, _, agent| agent.cpu_s = 1.01), ["cpu"]);
         assert_eq!(broken(|_, _, agent| agent.longest_end_ms = 101), ["signal"]);
         assert_eq!(broken(|_, _, agent| agent.faults.push("it ended".into())), ["agent"]);
     }

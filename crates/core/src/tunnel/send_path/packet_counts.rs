@@ -4,7 +4,7 @@ use crate::time::{Duration, Instant};
 
 /// Number of packets over which the recent loss is averaged.
 const RECENT_PACKETS: f64 = 100.0;
-/// The same of the usual loss: a path that loses one packet of 200 is told from one that loses none.
+/// The same of the usual loss: enough to distinguish a path that loses one packet of 200 from one that loses none.
 const USUAL_PACKETS: f64 = 500.0;
 /// The least number of packets over which it is averaged: at first none is assumed to be lost.
 const LEAST_PACKETS: f64 = 100.0;
