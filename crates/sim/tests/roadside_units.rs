@@ -72,7 +72,7 @@ fn units_share_the_limit_of_the_radio_as_in_the_paper() -> Outcome {
 fn a_tunnel_to_each_unit_adds_its_headers_to_every_packet_on_the_air() -> Outcome {
     let short = with(PAPER, "duration_s = 150", "duration_s = 20");
     let plain = rates(&run(&short, "torrinhas")?.packets, 8.0, 20.0)[0];
-    for (kind, overhead) in [("vxlan", 50.0), ("crosslane", 68.0)] {
+    for (kind, overhead) in [("vxlan", 50.0), ("crosslane", 64.0)] {
         let text = with(&short, UNITS, &format!("{UNITS}\ntunnel = \"{kind}\""));
         let packets = run(&text, "torrinhas")?.packets;
         let largest = packets.iter().map(|row| row.ip_bytes).max();

@@ -33,8 +33,11 @@ const REGULAR: u32 = 3;
 const MARGIN: Duration = Duration::from_millis(20);
 /// The peer sends what was lost over another path within this time: two RTTs of a path with a queue.
 const GOES_ON: Duration = Duration::from_millis(500);
-/// The part of what it sent until then that it sends on.
+/// The part of what it sent until then that it sends on, and that a path carries at least that is not broken too.
 const CAUGHT_UP: f64 = 0.9;
+const ENOUGH: f64 = 0.7;
+/// Maximum number of breaks reported because nothing goes on: the peer may have ended.
+const MAX_REPEATS: u32 = 3;
 /// Maximum number of doublings of the timeout.
 const MAX_DOUBLINGS: u32 = 6;
 /// Data received over the path this long after the last message clears the path.
@@ -70,17 +73,26 @@ struct Flow {
 #[derive(Debug)]
 struct Reported {
     at: Instant,
-    /// When a message had arrived last, and bytes/s until then.
+    /// When a message had arrived last, the second longest pause and bytes/s until then.
     last: Instant,
+    longest: Duration,
     bytes_s: f64,
     /// Bytes that have arrived since it was reported.
     bytes: u64,
+    /// How many more of other paths were reported since then, and the bytes until the last one.
+    repeats: u32,
+    bytes_before: u64,
 }
 
 impl Reported {
     /// Whether the peer has sent meanwhile what it sent before.
     fn is_caught_up(&self, now: Instant) -> bool {
         self.bytes as f64 >= CAUGHT_UP * self.bytes_s * now.since(self.last).as_secs_f64()
+    }
+
+    /// Whether less comes since this time than it sent before.
+    fn is_slow(&self, now: Instant, since: Instant) -> bool {
+        ((self.bytes - self.bytes_before) as f64) < ENOUGH * self.bytes_s * now.since(since).as_secs_f64()
     }
 }
 
@@ -89,7 +101,8 @@ impl Reported {
 struct Received {
     bytes: u64,
     observed: Instant,
-    /// When `bytes` last grew while the subflow was not a backup.
+    /// Since when the subflow is not a backup, and when `bytes` last grew since then.
+    active_since: Option<Instant>,
     grown_at: Option<Instant>,
 }
 
@@ -108,6 +121,9 @@ impl Arrivals {
         if flow.update(now, path, transport) {
             self.latest.insert(path, now);
             return None;
+        }
+        if let Some(broken) = flow.detect_next_break(now, path, transport, self.latest.get(&path)) {
+            return Some(broken);
         }
         let since = flow.last + CLEARING_DELAY;
         let has_received = self.latest.get(&path).is_some_and(|latest| *latest > since);
@@ -149,8 +165,10 @@ impl Flow {
             self.received.clear();
         }
         let bytes = transport.bytes_received;
-        let received = self.received.get_or_insert(key, Received { bytes, observed: now, grown_at: None });
+        let received =
+            self.received.get_or_insert(key, Received { bytes, observed: now, active_since: None, grown_at: None });
         received.observed = now;
+        received.active_since = (!transport.backup).then(|| received.active_since.unwrap_or(now));
         // A reserve receives nothing more.
         received.grown_at = received.grown_at.filter(|_| !transport.backup);
         let before = core::mem::replace(&mut received.bytes, bytes);
@@ -178,10 +196,10 @@ impl Flow {
         let Some(reported) = &mut self.reported else { return };
         reported.bytes += bytes;
         let is_caught_up = reported.is_caught_up(now);
-        if is_caught_up {
+        if is_caught_up && reported.repeats == 0 && now.since(reported.at) <= GOES_ON {
             self.doublings = self.doublings.saturating_sub(1);
         }
-        if is_caught_up || now.since(reported.at) > GOES_ON {
+        if is_caught_up || now.since(reported.at) > EXPIRY {
             self.reported = None;
         }
     }
@@ -196,8 +214,28 @@ impl Flow {
         self.doublings = (self.doublings + 1).min(MAX_DOUBLINGS);
         let (bytes, pauses): (u64, Duration) = (self.sizes.iter().sum(), self.pauses.iter().sum());
         let bytes_s = bytes as f64 / pauses.as_secs_f64();
-        self.reported = Some(Reported { at: now, last: self.last, bytes_s, bytes: 0 });
+        self.reported =
+            Some(Reported { at: now, last: self.last, longest, bytes_s, bytes: 0, repeats: 0, bytes_before: 0 });
         Some(Break { path: self.path, last: self.last, waited, longest })
+    }
+
+    /// The path that carries after a break does not carry what the peer sent before.
+    fn detect_next_break(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        transport: &Transport,
+        latest: Option<&Instant>,
+    ) -> Option<Break> {
+        let reported = self.reported.as_mut().filter(|reported| reported.repeats < MAX_REPEATS)?;
+        let since = self.received.get((path, transport.peer))?.active_since?.max(reported.at);
+        let is_of_others = reported.bytes == 0 && latest.is_some_and(|at| *at > since);
+        let is_over = now.since(since) > GOES_ON * (1 << reported.repeats);
+        if !is_over || is_of_others || !reported.is_slow(now, since) {
+            return None;
+        }
+        (reported.at, reported.repeats, reported.bytes_before) = (now, reported.repeats + 1, reported.bytes);
+        Some(Break { path, last: since, waited: now.since(reported.last), longest: reported.longest })
     }
 
     /// True if data was recently received over another path that still exists.
@@ -221,142 +259,4 @@ impl Flow {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sample(token: u32, bytes_received: u64, backup: bool) -> Transport {
-        Transport {
-            token,
-            peer: SocketAddr::from(([10, 0, 0, 1], 80)),
-            backup,
-            rtt: Duration::from_millis(10),
-            bytes_received,
-            ..Transport::IDLE
-        }
-    }
-
-    /// Samples the bytes received so far each 10 ms; returns when a break was reported,
-    /// in ms.
-    fn feed(arrivals: &mut Arrivals, token: u32, until: u64, bytes: impl Fn(u64) -> u64) -> Option<u64> {
-        let samples = (0..until).step_by(10);
-        let mut samples = samples
-            .map(|ms| (ms, arrivals.observe(Instant::from_millis(ms), PathId(0), &sample(token, bytes(ms), false))));
-        samples.find(|(_, broken)| broken.is_some()).map(|(ms, _)| ms)
-    }
-
-    #[test]
-    fn messages_that_came_regularly_and_stop_mean_loss() {
-        let broken = feed(&mut Arrivals::default(), 1, 3000, |ms| ms.min(2000) / 20 * 200);
-        assert!(broken.is_some_and(|ms| (2050..2100).contains(&ms)), "{broken:?}");
-    }
-
-    #[test]
-    fn a_connection_over_every_path_there_can_be_is_followed() {
-        let mut arrivals = Arrivals::default();
-        let mut broken = None;
-        for ms in (0..3000).step_by(10) {
-            let now = Instant::from_millis(ms);
-            broken = broken.or(arrivals.observe(now, PathId(0), &sample(1, ms.min(2000) / 20 * 200, false)));
-            for path in 1..16 {
-                assert_eq!(arrivals.observe(now, PathId(path), &sample(1, 0, true)), None);
-            }
-        }
-        assert!(broken.is_some());
-    }
-
-    #[test]
-    fn the_end_of_a_transfer_or_of_sporadic_messages_is_no_loss() {
-        assert_eq!(feed(&mut Arrivals::default(), 1, 5000, |ms| ms.min(2000) * 1000), None);
-        assert_eq!(feed(&mut Arrivals::default(), 1, 9000, |ms| ms.min(5000) / 700 * 700), None);
-        let uneven = |ms: u64| ms.min(4000) / 200 * 200 + if ms % 200 < 100 { ms % 200 } else { 100 };
-        assert_eq!(feed(&mut Arrivals::default(), 1, 9000, uneven), None);
-    }
-
-    /// Messages each 20 ms, which stop at 2 s; what follows over another path 100 ms after the report, and when that stops.
-    #[test]
-    fn a_break_after_which_the_peer_catches_up_makes_the_next_one_no_later() {
-        let second = |catches_up: bool| {
-            let (mut arrivals, mut reports) = (Arrivals::default(), Vec::new());
-            for ms in (0..7000_u64).step_by(10) {
-                let now = Instant::from_millis(ms);
-                let near = ms.min(2000) / 20 * 200;
-                let sent_from = if catches_up { 2000 } else { 2160 };
-                let far = if ms < 2180 { 0 } else { (ms.min(5000) - sent_from) / 20 * 200 };
-                // The agent closes it.
-                let near = (ms < 2100).then(|| arrivals.observe(now, PathId(0), &sample(1, near, false)));
-                reports.extend(near.flatten().map(|_| ms));
-                reports.extend(arrivals.observe(now, PathId(1), &sample(1, far, false)).map(|_| ms));
-            }
-            assert!(reports.len() >= 2 && reports[0] < 2100, "{reports:?}");
-            reports[1]
-        };
-        let (soon, later) = (second(true), second(false));
-        assert!((5050..5100).contains(&soon) && later >= soon + 40, "{soon} {later}");
-    }
-
-    #[test]
-    fn data_of_another_connection_clears_the_path() {
-        let mut arrivals = Arrivals::default();
-        for ms in (0..4000).step_by(10) {
-            let now = Instant::from_millis(ms);
-            assert_eq!(arrivals.observe(now, PathId(0), &sample(2, ms / 20 * 200, false)), None);
-            assert_eq!(arrivals.observe(now, PathId(0), &sample(1, ms.min(2000) / 20 * 200, false)), None);
-        }
-    }
-
-    #[test]
-    fn a_path_that_was_left_before_is_suspected_first() {
-        let mut arrivals = Arrivals::default();
-        let mut broken = Vec::new();
-        for ms in (0..9000u64).step_by(10) {
-            let now = Instant::from_millis(ms);
-            let (near, far) = (ms.min(2000) / 20 * 200, ms.clamp(2000, 3500) / 20 * 200);
-            if broken.is_empty() {
-                broken
-                    .extend(arrivals.observe(now, PathId(0), &sample(1, near, false)).map(|broken| (ms, broken.path)));
-            }
-            broken.extend(arrivals.observe(now, PathId(1), &sample(1, far, false)).map(|broken| (ms, broken.path)));
-        }
-        let [(first, PathId(0)), (second, PathId(1))] = broken[..] else { panic!("{broken:?}") };
-        assert!((3550..3600).contains(&first) && (first + 50..6500).contains(&second), "{broken:?}");
-    }
-
-    #[test]
-    fn of_two_recently_used_paths_neither_is_suspected() {
-        let both = |until: u64, far_exists: bool, is_reserve: bool| {
-            let mut arrivals = Arrivals::default();
-            let mut broken = Vec::new();
-            for ms in (0..4000u64).step_by(10) {
-                let now = Instant::from_millis(ms);
-                let (near, far) = (ms.min(until) / 20 * 200, ms.clamp(until, 3500) / 20 * 200);
-                broken.extend(arrivals.observe(now, PathId(1), &sample(1, far, false)).map(|broken| broken.path));
-                if ms < 1000 || far_exists {
-                    let near = sample(1, near, is_reserve && ms >= 1000);
-                    broken.extend(arrivals.observe(now, PathId(0), &near).map(|broken| broken.path));
-                }
-            }
-            broken
-        };
-        assert_eq!(both(300, true, false), []);
-        assert_eq!(both(300, true, true), [PathId(1)], "the other is a reserve now");
-        assert_eq!(both(300, false, false), [PathId(1)], "the other was closed");
-    }
-
-    #[test]
-    fn one_cpu_stall_is_not_taken_for_a_break() {
-        let late = |ms: u64| if (300..410).contains(&ms) { 300 } else { ms.min(800) };
-        let broken = feed(&mut Arrivals::default(), 1, 3000, |ms| late(ms) / 20 * 200);
-        assert!(broken.is_some_and(|ms| (850..900).contains(&ms)), "{broken:?}");
-    }
-
-    #[test]
-    fn messages_that_continue_over_another_path_have_not_stopped() {
-        let mut arrivals = Arrivals::default();
-        for ms in (0..4000u64).step_by(10) {
-            let now = Instant::from_millis(ms);
-            let (near, far) = (ms.min(2000) / 20 * 200, ms.saturating_sub(2000) / 20 * 200);
-            assert_eq!(arrivals.observe(now, PathId(1), &sample(1, far, false)), None);
-            assert_eq!(arrivals.observe(now, PathId(0), &sample(1, near, false)), None);
-        }
-    }
-}
+mod tests;

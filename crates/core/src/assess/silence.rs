@@ -87,6 +87,8 @@ struct Raised {
     unanswered: Option<(Duration, u64)>,
     /// True if some subflows had nothing in flight.
     has_idle: bool,
+    /// Whether data sent since then was acknowledged, or a subflow opened.
+    is_answered: bool,
 }
 
 impl Raised {
@@ -204,6 +206,7 @@ impl Silence {
         let is_over = |raised: &Raised| raised.has_stalled_data() && sent > raised.at;
         let Some(mut raised) = self.raised.filter(is_over) else { return };
         self.settle_as_wrong(&mut raised);
+        raised.is_answered = true;
         if let Some(sole_peer) = raised.sole_peer.filter(|sole_peer| *sole_peer != peer) {
             self.stalls.distrust(now, sole_peer);
             raised.trust_by(now);
@@ -274,7 +277,16 @@ impl Silence {
         let settled = kind == AlarmKind::LinkDown;
         let sole_peer = self.stalls.sole_peer().filter(|_| kind == AlarmKind::Unacknowledged);
         let has_idle = kind == AlarmKind::Unacknowledged && self.stalls.has_idle();
-        let mut raised = Raised { kind, at: now, settled, trust_at: None, sole_peer, has_idle, unanswered: None };
+        let mut raised = Raised {
+            kind,
+            at: now,
+            settled,
+            trust_at: None,
+            sole_peer,
+            has_idle,
+            unanswered: None,
+            is_answered: false,
+        };
         raised.trust_at = (raised.has_stalled_data() && !receives_messages).then(|| now + self.wait);
         self.raised = Some(raised);
         self.alarms.push_back(Alarm { kind, false_positive: settled.then_some(false) });
@@ -337,6 +349,8 @@ impl Assessor for Silence {
 
     fn belief(&self) -> (Belief, &Reason) {
         let belief = match self.raised {
+            // Another assessor judges what is delivered.
+            Some(raised) if raised.has_stalled_data() && raised.is_answered && !self.judges_unacked => Belief::Fading,
             Some(raised) if raised.has_stalled_data() && !raised.has_idle => Belief::Stalled,
             Some(_) => Belief::Lost,
             None => Belief::Unknown,

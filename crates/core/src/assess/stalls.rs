@@ -69,6 +69,7 @@ pub(super) struct Stalls {
 struct Progress {
     observed: Instant,
     delivered: u32,
+    bytes_received: u64,
     accepted: bool,
     /// Start of its wait, and start of the wait that counts for the path.
     waiting_since: Option<Instant>,
@@ -78,6 +79,14 @@ struct Progress {
     /// The silent period in which it last timed out.
     silent_period: u64,
     is_reported: bool,
+}
+
+impl Progress {
+    /// Whether these are statistics of the same subflow, and not of one that took its place.
+    fn is_of(&self, transport: &Transport) -> bool {
+        (transport.delivered.wrapping_sub(self.delivered) as i32) >= 0
+            && transport.bytes_received >= self.bytes_received
+    }
 }
 
 /// The subflows that have timed out since data was last acknowledged.
@@ -116,10 +125,12 @@ impl Stalls {
             }
         }
         let key = (transport.token, transport.peer);
-        let Some(progress) = self.subflows.get_mut(&key) else { return self.add(now, transport) };
+        let is_same = |progress: &&mut Progress| progress.is_of(transport);
+        let Some(progress) = self.subflows.get_mut(&key).filter(is_same) else { return self.add(now, transport) };
         let (last_sample, since) = (progress.observed, progress.waiting_since);
         let moved = progress.delivered != transport.delivered;
         (progress.observed, progress.delivered) = (now, transport.delivered);
+        progress.bytes_received = transport.bytes_received;
         let sent = moved.then(|| match since {
             None => last_sample,
             Some(since) if progress.first => since - SAMPLE_INTERVAL,
@@ -139,12 +150,14 @@ impl Stalls {
 
     /// Adds a new subflow, whose handshake has just completed.
     fn add(&mut self, now: Instant, transport: &Transport) -> Option<Verdict> {
-        if self.subflows.len() >= MAX_SUBFLOWS {
+        let key = (transport.token, transport.peer);
+        if self.subflows.len() >= MAX_SUBFLOWS && !self.subflows.contains_key(&key) {
             return None;
         }
         let fresh = Progress {
             observed: now,
             delivered: transport.delivered,
+            bytes_received: transport.bytes_received,
             accepted: transport.accepted,
             waiting_since: (transport.unacked > 0).then_some(now),
             counted_since: now,
@@ -152,7 +165,6 @@ impl Stalls {
             silent_period: self.timed_out.silent_period.wrapping_sub(1),
             is_reported: false,
         };
-        let key = (transport.token, transport.peer);
         self.subflows.insert(key, fresh);
         self.peers.insert(key.1.ip());
         Some(self.on_delivery(now, key, now - (transport.rtt + SAMPLE_INTERVAL)))

@@ -18,7 +18,7 @@ pub struct Keepalive {
 }
 
 impl Keepalive {
-    /// 0.7 MB an hour with all headers, in both directions, and 0.1 while the whole tunnel is idle.
+    /// 0.6 MB an hour with all headers, in both directions, and 0.1 while the whole tunnel is idle.
     pub const DEFAULT: Keepalive =
         Keepalive { idle: Some(Duration::from_secs(15)), ..Keepalive::every(Duration::from_secs(2)) };
     /// Of a path whose bytes cost money.

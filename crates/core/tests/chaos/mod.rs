@@ -96,7 +96,7 @@ fn engine(is_initiator: bool, mode: Mode, epoch: u32) -> Endpoint {
         copies: Copies::default(),
         ranks: vec![1, 0, 3, 2],
         epoch,
-        overhead_bytes: 56,
+        overhead_bytes: 52,
     });
     endpoint.probe_mtu_up_to(MTU);
     endpoint

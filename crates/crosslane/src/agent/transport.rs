@@ -168,10 +168,11 @@ impl SubflowPoller {
     /// The repeated sample of each path if nothing moved; `None` if the subflows
     /// must be queried.
     fn samples_if_quiet(&mut self, now: Instant, interfaces: &mut InterfaceCounters) -> Option<Vec<Sample>> {
-        if self.segments_moved(interfaces) {
+        // While subflows carry data, they are queried whatever the tables say.
+        if self.busy > 0 || self.segments_moved(interfaces) {
             (self.moved, self.stale) = (now, true);
         }
-        if self.stale || self.busy > 0 || now >= self.repeat_at {
+        if self.stale || now >= self.repeat_at {
             return None;
         }
         let period = if now.since(self.moved) < QUIET_AFTER { IDLE_PERIOD } else { QUIET_PERIOD };
@@ -218,8 +219,7 @@ impl SubflowPoller {
         if segments.is_some() && segments == self.segments {
             return false;
         }
-        // While subflows carry data, nothing is saved by a second table.
-        let packets = if self.busy > 0 { None } else { interfaces.packets_beyond_loopback() };
+        let packets = interfaces.packets_beyond_loopback();
         let moved = segments.is_none() || packets.is_none() || packets != self.packets;
         if moved {
             (self.segments, self.packets) = (segments, packets);

@@ -7,9 +7,9 @@ use super::{Source, Span, Write};
 /// Time for which due messages wait for the connection before they are skipped.
 pub const BACKLOG: Duration = Duration::from_secs(1);
 
-/// A message is due at `start + number × period`. While the connection accepts
-/// no data, due messages wait for at most [`BACKLOG`]; older ones are skipped and
-/// counted.
+/// A message is due at `start + number × period`, before the stop. While the
+/// connection accepts no data, due messages wait for at most [`BACKLOG`], also
+/// beyond the stop; older ones are skipped and counted.
 #[derive(Debug)]
 pub struct Paced {
     size_bytes: u64,
@@ -41,10 +41,10 @@ impl Paced {
     /// The due time of the message to write at `now`, after those that waited too
     /// long are skipped.
     fn skip_late(&mut self, due: Instant, now: Instant) -> Instant {
-        if self.period.is_zero() || now <= due + BACKLOG {
-            return due;
+        if self.period.is_zero() {
+            return now;
         }
-        let late = now.since(due + BACKLOG).as_nanos() / self.period.as_nanos();
+        let late = now.min(self.stop + BACKLOG).since(due + BACKLOG).as_nanos() / self.period.as_nanos();
         self.skipped += late as u64;
         due + self.period * late as u32
     }
@@ -57,12 +57,12 @@ impl Source for Paced {
 
     fn poll(&mut self, now: Instant) -> Option<Write> {
         let due = self.next_write().filter(|due| *due <= now)?;
-        if due.max(now) >= self.stop {
+        let due = self.skip_late(due, now);
+        if due >= self.stop {
             self.due = None;
             return None;
         }
-        let due = self.skip_late(due, now);
-        self.due = Some(if self.period.is_zero() { now } else { due + self.period });
+        self.due = Some(due + self.period);
         self.awaits_answer = self.is_answered;
         Some(Write::Message(self.size_bytes))
     }
@@ -102,6 +102,20 @@ mod tests {
         let mut source = Paced::new(500, 10 * MS, SPAN, false);
         assert!(source.poll(Instant::from_millis(1600)).is_some());
         assert_eq!((source.skipped(), due_ms(&source)), (50, Some(610)));
+    }
+
+    #[test]
+    fn a_message_that_is_due_before_the_stop_is_written_after_it_unless_it_waited_too_long() {
+        let mut source = Paced::new(500, 10 * MS, SPAN, false);
+        for due in (100..4990).step_by(10) {
+            assert!(source.poll(Instant::from_millis(due)).is_some());
+        }
+        assert_eq!(due_ms(&source), Some(4990));
+        assert!(source.poll(Instant::from_millis(5003)).is_some());
+        assert!(source.poll(Instant::from_millis(5003)).is_none());
+        let mut source = Paced::new(500, 10 * MS, SPAN, false);
+        assert!(source.poll(Instant::from_millis(9000)).is_none());
+        assert_eq!((source.skipped(), due_ms(&source)), (490, None));
     }
 
     #[test]

@@ -230,6 +230,33 @@ fn regular_messages_that_stop_mean_loss_unless_data_was_acknowledged_since() {
     assert_eq!(silence.belief().0, Belief::Stalled);
 }
 
+/// The subflow is closed at the alarm, and 300 ms later another one is open.
+#[test]
+fn a_path_that_answers_again_is_only_fading_where_delivery_is_judged_elsewhere() {
+    let belief_after = |mut silence: Silence| {
+        let received = |ms: u64, bytes_received| {
+            let SampleKind::Transport(idle) = transport(0, 1).kind else { unreachable!() };
+            (at(ms), Sample { path: PathId(0), kind: SampleKind::Transport(Transport { bytes_received, ..idle }) })
+        };
+        let observe = |silence: &mut Silence, (at, sample): (Instant, Sample)| silence.observe(at, &sample);
+        (0..1000).step_by(10).for_each(|ms| observe(&mut silence, received(ms, ms)));
+        let broken = Break {
+            path: PathId(0),
+            last: at(910),
+            waited: Duration::from_millis(90),
+            longest: Duration::from_millis(20),
+        };
+        silence.observe(at(1000), &Sample { path: PathId(0), kind: SampleKind::Break(broken) });
+        assert_eq!(silence.belief().0, Belief::Stalled);
+        observe(&mut silence, received(1010, 990));
+        assert_eq!(silence.belief().0, Belief::Stalled, "still the one that was closed");
+        observe(&mut silence, received(1300, 0));
+        silence.belief().0
+    };
+    assert_eq!(belief_after(Silence::new(Params::default()).without_unacked()), Belief::Fading);
+    assert_eq!(belief_after(Silence::new(Params::default())), Belief::Stalled);
+}
+
 /// The belief when `subflows` wait and an interface has received nothing since 1000 ms,
 /// and whether a second alarm is raised after the first proved wrong.
 fn unanswered(subflows: u32) -> (Belief, bool) {

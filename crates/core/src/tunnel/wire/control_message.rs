@@ -37,7 +37,7 @@ pub const MAX_PATHS: usize = 16;
 /// Maximum number of ranges of missing packets reported per path.
 pub const MAX_MISSING_RANGES: usize = 12;
 /// Length of a probe on the wire, without GRE header, in bytes.
-pub const PROBE_BYTES: usize = 24;
+pub const PROBE_BYTES: usize = 8;
 /// Length of a packet of a train on the wire, without GRE header, in bytes: with all headers it passes any
 /// path of 576 bytes, the IPv4 minimum (RFC 791).
 pub const TRAIN_BYTES: usize = 480;

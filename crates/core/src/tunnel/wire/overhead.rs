@@ -9,7 +9,7 @@ const IPV6_UDP_BYTES: u32 = 40 + 8;
 /// VXLAN and the inner Ethernet header.
 pub const VXLAN_BYTES: u32 = IPV4_UDP_BYTES + 8 + 14;
 /// Security layer, in bytes: type, session and counter before a GRE packet, the tag after it.
-pub const SECURITY_BYTES: u32 = 12 + 16;
+pub const SECURITY_BYTES: u32 = 8 + 16;
 /// GRE header with key (RFC 2890), in bytes.
 pub const KEYED_BYTES: u32 = 4 + 4;
 /// Sequence number field of GRE, in bytes.
@@ -55,9 +55,9 @@ mod tests {
     use crate::tunnel::wire::gre::{Header, Payload};
 
     #[test]
-    fn an_encrypted_packet_over_ipv4_has_68_bytes_around_it() {
+    fn an_encrypted_packet_over_ipv4_has_64_bytes_around_it() {
         let encrypted = Overhead::new(false, true);
-        assert_eq!((encrypted.around_datagram(), encrypted.around_gre(), encrypted.around_packet()), (28, 56, 68));
+        assert_eq!((encrypted.around_datagram(), encrypted.around_gre(), encrypted.around_packet()), (28, 52, 64));
         assert_eq!(Overhead::new(true, false).around_packet(), 48 + 12);
     }
 

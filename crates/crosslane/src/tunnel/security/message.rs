@@ -4,7 +4,7 @@
 //! ```text
 //! initiation  1 | Noise message 1 (107) | MAC1 (32)                    140 bytes
 //! response    2 | receiver's index (3) | Noise message 2 (51) | MAC1 (32)   87 bytes
-//! data        4 | receiver's index (3) | counter (8) | ciphertext | tag (16)
+//! data        4 | receiver's index (3) | counter (4) | ciphertext | tag (16)
 //! ```
 
 use ring::hmac;
@@ -24,7 +24,7 @@ pub(super) const NOISE_2_BYTES: usize = 32 + INDEX_BYTES + 16;
 pub(super) const INITIATION_PAYLOAD_BYTES: usize = INDEX_BYTES + 8;
 pub(super) const INDEX_BYTES: usize = 3;
 /// Header of a data message.
-pub(super) const DATA_HEADER_BYTES: usize = 1 + INDEX_BYTES + 8;
+pub(super) const DATA_HEADER_BYTES: usize = 1 + INDEX_BYTES + 4;
 /// Tag of the AEAD.
 pub(super) const TAG_BYTES: usize = 16;
 
@@ -65,7 +65,7 @@ pub(super) struct Mac1(hmac::Key);
 impl Mac1 {
     /// The MAC1 key for messages to the owner of `receiver`.
     pub(super) fn of(receiver: &PublicKey) -> Mac1 {
-        let key_input = [b"crosslane tunnel 1 seal".as_slice(), receiver.as_bytes()].concat();
+        let key_input = [b"crosslane tunnel 2 seal".as_slice(), receiver.as_bytes()].concat();
         Mac1(hmac::Key::new(hmac::HMAC_SHA256, &key_input))
     }
 
@@ -87,7 +87,7 @@ impl Mac1 {
 }
 
 /// The header of a data message to the endpoint that chose the index `to`.
-pub(super) fn data_header(to: Index, counter: u64) -> [u8; DATA_HEADER_BYTES] {
+pub(super) fn data_header(to: Index, counter: u32) -> [u8; DATA_HEADER_BYTES] {
     let mut header = [0; DATA_HEADER_BYTES];
     header[0] = DATA;
     header[1..4].copy_from_slice(&to.0);
@@ -102,11 +102,11 @@ pub fn is_data(datagram: &[u8]) -> bool {
 }
 
 /// Session, counter and ciphertext of a data message.
-pub(super) fn read_data(datagram: &[u8]) -> Result<(Index, u64, &[u8]), RejectReason> {
+pub(super) fn read_data(datagram: &[u8]) -> Result<(Index, u32, &[u8]), RejectReason> {
     let (header, authenticated) = datagram.split_first_chunk::<DATA_HEADER_BYTES>().ok_or(RejectReason::Malformed)?;
     let [kind, a, b, c, counter @ ..] = *header;
     if kind != DATA || authenticated.len() < TAG_BYTES {
         return Err(RejectReason::Malformed);
     }
-    Ok((Index([a, b, c]), u64::from_be_bytes(counter), authenticated))
+    Ok((Index([a, b, c]), u32::from_be_bytes(counter), authenticated))
 }

@@ -1,7 +1,7 @@
 //! A session: the keys that two endpoints have agreed on, encryption and decryption.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use snow::StatelessTransportState;
 use super::message::{self, DATA_HEADER_BYTES, Index, TAG_BYTES};
 use super::reject::RejectReason;
 
-/// Paths of a session; the path is in the counter's upper byte.
+/// Paths of a session; the path is in the upper 4 bits of the counter.
 pub const PATHS: usize = 16;
 /// Bytes that a data message adds to its payload.
 pub const DATA_OVERHEAD_BYTES: usize = DATA_HEADER_BYTES + TAG_BYTES;
@@ -32,7 +32,8 @@ pub const REKEY_AFTER_MESSAGES: u64 = 1 << 26;
 /// from random is at most 2^-57 (RFC 9001, appendix B.1); no further one is encrypted.
 pub const REFUSE_AFTER_MESSAGES: u64 = 1 << 28;
 
-const PATH_SHIFT: u32 = 56;
+const PATH_SHIFT: u32 = 28;
+const _: () = assert!(REFUSE_AFTER_MESSAGES <= 1 << PATH_SHIFT);
 /// Longest payload of a UDP datagram over IPv4, in bytes.
 const MAX_DATAGRAM_BYTES: usize = 65_507;
 
@@ -46,7 +47,7 @@ pub struct Session {
     is_initiator: bool,
     is_confirmed: AtomicBool,
     sealed: AtomicU64,
-    counters: [AtomicU64; PATHS],
+    counters: [AtomicU32; PATHS],
     /// Replay windows, 1 KiB for each path that has been used.
     replay_windows: [OnceLock<Box<Mutex<Replay>>>; PATHS],
 }
@@ -95,12 +96,12 @@ impl Session {
         if self.sealed.fetch_add(1, Ordering::Relaxed) >= REFUSE_AFTER_MESSAGES {
             return Err(RejectReason::Exhausted);
         }
-        let counter = u64::from(path) << PATH_SHIFT | counters.fetch_add(1, Ordering::Relaxed);
+        let counter = u32::from(path) << PATH_SHIFT | counters.fetch_add(1, Ordering::Relaxed);
         let begin = into.len();
         into.extend_from_slice(&message::data_header(self.remote, counter));
         let body = into.len();
         into.resize(body + plain.len() + TAG_BYTES, 0);
-        self.noise.write_message(counter, plain, &mut into[body..]).map(drop).map_err(|_| {
+        self.noise.write_message(counter.into(), plain, &mut into[body..]).map(drop).map_err(|_| {
             into.truncate(begin);
             RejectReason::TooLong
         })
@@ -120,11 +121,11 @@ impl Session {
     }
 
     fn open_new(&self, datagram: &[u8], plain: &mut Vec<u8>) -> Result<Opened, RejectReason> {
-        let (to, counter, sealed) = message::read_data(datagram)?;
+        let (to, sent, sealed) = message::read_data(datagram)?;
         if to != self.own {
             return Err(RejectReason::NoSession);
         }
-        let path = (counter >> PATH_SHIFT) as u8;
+        let (path, counter) = ((sent >> PATH_SHIFT) as u8, u64::from(sent & ((1 << PATH_SHIFT) - 1)));
         let window = self.replay_windows.get(usize::from(path)).ok_or(RejectReason::NoSuchPath)?;
         // Checked twice: before, so that a flood of replays costs no decryption; after, since another thread may
         // have opened the same message meanwhile.
@@ -133,13 +134,13 @@ impl Session {
         }
         // With room for the tag too, the library needs no separate buffer.
         plain.resize(sealed.len(), 0);
-        let bytes = self.noise.read_message(counter, sealed, plain).map_err(|_| RejectReason::Forged)?;
+        let bytes = self.noise.read_message(sent.into(), sealed, plain).map_err(|_| RejectReason::Forged)?;
         plain.truncate(bytes);
         if !is_new(window.get_or_init(Default::default), |replay| replay.accept(counter)) {
             return Err(RejectReason::Replayed);
         }
         self.is_confirmed.store(true, Ordering::Relaxed);
-        Ok(Opened { path, counter: counter & ((1 << PATH_SHIFT) - 1) })
+        Ok(Opened { path, counter })
     }
 
     /// Whether the peer is known to have the keys too: data may be sent.
