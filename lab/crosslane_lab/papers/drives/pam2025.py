@@ -29,8 +29,8 @@ TARGETS = (
 
 _NOTES = {
     "pam2025": "",
-    "pam2025-down": "\n- **Not wholly unseen**: six of the drives were looked at when the signs of what is received "
-    "were made: 1-13, 2-59 and 3-66 "
+    "pam2025-down": "\n- **Not wholly unseen**: six of the drives were looked at when the signs of what is "
+    "received were made: 1-13, 2-59 and 3-66 "
     "([decision 133](../decisions/0133-what-comes-down-is-judged-by-the-receiver.md)), 1-9, 2-48 and 2-88 "
     "([decision 140](../decisions/0140-after-a-break-a-path-must-carry-what-was-sent.md)), whose share of late "
     "messages and of drives above `kernel` were also seen while that was made.",
