@@ -65,7 +65,7 @@ fn sealing_appends_to_a_buffer_and_an_error_leaves_it_unchanged() {
     let mut buffer = b"before".to_vec();
     ours.seal(0, b"after", &mut buffer).unwrap();
     assert_eq!(ours.seal(16, b"x", &mut buffer), Err(RejectReason::NoSuchPath));
-    assert_eq!(ours.seal(0, &[0; 65_480], &mut buffer), Err(RejectReason::TooLong));
+    assert_eq!(ours.seal(0, &[0; 65_484], &mut buffer), Err(RejectReason::TooLong));
     assert_eq!(buffer.len(), 6 + 5 + DATA_OVERHEAD_BYTES);
     let mut plain = vec![1; 3000];
     assert!(theirs.open(&buffer[6..], &mut plain).is_ok() && plain == b"after");
