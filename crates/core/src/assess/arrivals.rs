@@ -11,6 +11,9 @@
 //! path before, and nothing has since, that path is suspected first. If something, but
 //! no regular messages, came over another path that is still in use, either may be
 //! lost, and nothing is reported.
+//!
+//! After a break the path that carries then must bring most of what the peer sent before. One that does not is
+//! reported as well, a few times in all, since the peer may have ended (decision 140).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -33,8 +36,9 @@ const REGULAR: u32 = 3;
 const MARGIN: Duration = Duration::from_millis(20);
 /// The peer sends what was lost over another path within this time: two RTTs of a path with a queue.
 const GOES_ON: Duration = Duration::from_millis(500);
-/// The part of what it sent until then that it sends on, and that a path carries at least that is not broken too.
+/// The part of what it sent until then that it sends on.
 const CAUGHT_UP: f64 = 0.9;
+/// The part of it that a path brings at least, from the switch on, that is not broken too.
 const ENOUGH: f64 = 0.7;
 /// Maximum number of breaks reported because nothing goes on: the peer may have ended.
 const MAX_REPEATS: u32 = 3;
