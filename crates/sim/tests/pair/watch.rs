@@ -32,6 +32,8 @@ pub struct Watch {
     /// Data sent to the server, and received by it.
     sent: Ranges,
     received_data: Ranges,
+    /// Data sequence number up to which the server has acknowledged data.
+    data_acknowledged: u64,
     /// Data sequence number by port and sequence number of a segment.
     maps: BTreeMap<(u16, u64), u64>,
     delivered: u64,
@@ -49,6 +51,7 @@ impl Watch {
             edges: [0; 2],
             sent: Ranges::default(),
             received_data: Ranges::default(),
+            data_acknowledged: 0,
             maps: BTreeMap::new(),
             delivered: 0,
             ms: 0,
@@ -73,6 +76,9 @@ impl Watch {
         let data = other(direction);
         let plain = segment.options == MptcpOptions::default();
         let below = segment.data_ack.unwrap_or(if plain { segment.ack.saturating_sub(1) } else { 0 });
+        if data == Direction::Up {
+            self.data_acknowledged = self.data_acknowledged.max(below);
+        }
         let edge = &mut self.edges[data as usize];
         *edge = (*edge).max(below + segment.window);
         if segment.flags & (ACK | SYN) == ACK {
@@ -104,7 +110,7 @@ impl Watch {
         received: Option<Direction>,
     ) {
         let infos: Vec<SubflowInfo> = endpoint.subflows().collect();
-        self.note_backups(&infos, direction);
+        self.note_backups(&infos, direction, segments);
         for info in &infos {
             let data = segments.iter().filter(|segment| segment.port == info.port && segment.payload > 0).count();
             // Only a loss probe or the first segment after a timeout may exceed the
@@ -121,15 +127,23 @@ impl Watch {
         }
     }
 
-    fn note_backups(&mut self, infos: &[SubflowInfo], direction: Direction) {
+    fn note_backups(&mut self, infos: &[SubflowInfo], direction: Direction, segments: &[Segment]) {
         for info in infos {
             let others = infos.iter().filter(|other| other.port != info.port && !other.transport.backup);
             let acknowledged =
                 |other: &SubflowInfo| self.flows.get(&(direction, other.port)).is_some_and(|f| f.acknowledged);
             let silent = info.transport.backup && others.clone().any(acknowledged);
+            // A backup re-injects the oldest data while the subflow that holds it makes
+            // no progress, also the part that has not left that subflow's queue.
+            let oldest = |segment: &Segment| {
+                segment.port == info.port && segment.payload > 0 && dsn_of(segment) == self.data_acknowledged
+            };
+            let held = others.clone().any(|other| other.transport.unacked > 0 || other.transport.notsent_bytes > 0);
+            let reinjects = held && segments.iter().any(oldest);
             let queued = 1 + info.bytes_queued();
             let flow = self.flows.entry((direction, info.port)).or_default();
-            flow.demoted_at = if silent { flow.demoted_at.or(Some(queued)) } else { None };
+            let since = flow.demoted_at.filter(|_| !reinjects);
+            flow.demoted_at = if silent { since.or(Some(queued)) } else { None };
         }
     }
 
