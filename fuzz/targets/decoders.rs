@@ -1,9 +1,10 @@
-//! Decoders of the tunnel's datagrams: GRE, its key, control messages, feedback.
+//! Decoders of the tunnel's datagrams: GRE, also compressed, its key, control messages, feedback.
 
+use crosslane_core::path::PathId;
 use crosslane_core::tunnel::wire::control_message::Message;
-use crosslane_core::tunnel::wire::gre;
 use crosslane_core::tunnel::wire::gre_key::GreKey;
 use crosslane_core::tunnel::wire::path_feedback::PathFeedback;
+use crosslane_core::tunnel::wire::{compressed_gre, gre};
 
 /// Runs one input.
 pub fn run(bytes: &[u8]) {
@@ -14,6 +15,12 @@ pub fn run(bytes: &[u8]) {
         if let Some(key) = header.key {
             assert_eq!(GreKey::of_key(key).key(), key);
         }
+    }
+    if let Some((header, payload)) = compressed_gre::read(PathId(5), bytes) {
+        let mut encoded = Vec::new();
+        assert_eq!(compressed_gre::write(&header, &mut encoded), Some(()));
+        encoded.extend(payload);
+        assert_eq!(encoded, bytes);
     }
     if let Some((feedback, packet)) = PathFeedback::read(bytes) {
         let mut encoded = Vec::new();

@@ -13,8 +13,9 @@ use crosslane::tunnel::security::{HandshakeEvent, Security, Session};
 use crosslane_core::path::{PathId, PathState};
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::Mode;
+use crosslane_core::tunnel::wire::compressed_gre;
 use crosslane_core::tunnel::wire::control_message::{Body, MAX_MISSING_RANGES, MAX_PATHS, Message, PathReport};
-use crosslane_core::tunnel::wire::gre::{self, Header, Payload};
+use crosslane_core::tunnel::wire::gre::{Header, Payload};
 use crosslane_core::tunnel::wire::gre_key::GreKey;
 use crosslane_core::tunnel::wire::path_feedback::PathFeedback;
 
@@ -294,7 +295,8 @@ impl World {
     fn send(&mut self, path: u8, header: Header, payload: &[u8]) {
         let path = path % MAX_PATHS as u8;
         let (mut plain, mut datagram) = (Vec::new(), Vec::new());
-        header.write(payload, &mut plain);
+        compressed_gre::write(&header, &mut plain).expect("it has a key and a number");
+        plain.extend_from_slice(payload);
         if let Some(session) = &self.liar.session {
             session.seal(path, &plain, &mut datagram).expect("the session has keys");
             self.up.push((home(LIAR, usize::from(path)), 0, datagram));
@@ -331,10 +333,8 @@ impl Liar {
             }
             return;
         };
-        if session.open(datagram, &mut self.plain).is_err() {
-            return;
-        }
-        let Ok((header, payload)) = gre::read(&self.plain) else { return };
+        let Ok(opened) = session.open(datagram, &mut self.plain) else { return };
+        let Some((header, payload)) = compressed_gre::read(PathId(opened.path), &self.plain) else { return };
         if let (Some(key), Some(number)) = (header.key, header.sequence) {
             self.numbers[usize::from(GreKey::of_key(key).path.0)] = number;
         }

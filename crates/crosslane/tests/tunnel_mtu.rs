@@ -23,7 +23,7 @@ const PORT: u16 = 7003;
 /// Source address of forged and genuine ICMP messages.
 const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
 /// Inner MTU of an encrypted tunnel over IPv4 with `mtu` 1500.
-const FULL_MTU: u32 = 1436;
+const FULL_MTU: u32 = 1441;
 
 /// Sends `count` unfragmentable datagrams of `bytes` bytes (with IP header), one every 2 ms; returns how many arrive.
 fn delivered((from, source): (&Namespace, IpAddr), (to, sink): (&Namespace, IpAddr), bytes: usize, count: u32) -> u32 {

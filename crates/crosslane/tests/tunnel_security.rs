@@ -121,7 +121,7 @@ impl Attacker {
         let public = self.public[self.rng.below(2) as usize];
         let key = hmac::Key::new(
             hmac::HMAC_SHA256,
-            &[b"crosslane tunnel 2 seal".as_slice(), public.as_bytes().as_slice()].concat(),
+            &[b"crosslane tunnel 3 seal".as_slice(), public.as_bytes().as_slice()].concat(),
         );
         if let Some(body) = datagram.len().checked_sub(32) {
             let mac1 = hmac::sign(&key, &datagram[..body]);

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::send_path::Liveness;
 use super::wire::control_message::Message;
 use super::wire::gre_key::GreKey;
+use super::wire::overhead::Overhead;
 use super::wire::path_feedback::PathFeedback;
 use crate::parameters::Choice;
 use crate::path::{PathId, PathState};
@@ -109,8 +110,8 @@ pub struct Setup {
     pub ranks: Vec<u8>,
     /// A number that differs from that of the previous start.
     pub epoch: u32,
-    /// Header overhead of the GRE packet on the wire, in bytes, including UDP and IP.
-    pub overhead_bytes: u32,
+    /// The headers around a packet on the wire.
+    pub overhead: Overhead,
 }
 
 /// An input of a tunnel.

@@ -117,7 +117,7 @@ impl<P: Clone> Tunnel<P> {
             scheduler: Scheduler::new(),
             reorder: ReorderBuffer::new(),
             report_paths: ReportPaths::default(),
-            outbox: Outbox::new(setup.overhead_bytes),
+            outbox: Outbox::new(setup.overhead),
             last_busy: Instant::ZERO,
             last_sent: None,
             advance_at: None,

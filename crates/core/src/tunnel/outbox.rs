@@ -6,9 +6,8 @@ use super::paths::Path;
 use super::retransmit_queue::Retransmittable;
 use super::send_path::TRAIN_PACKETS;
 use super::wire::control_message::{Body, Message, PROBE_BYTES};
-use super::wire::gre::NUMBERED_BYTES;
 use super::wire::gre_key::GreKey;
-use super::wire::overhead::SEQUENCE_BYTES;
+use super::wire::overhead::Overhead;
 use super::wire::path_feedback::{FEEDBACK_BYTES, PathFeedback};
 use super::{Mode, Output};
 use crate::path::PathId;
@@ -48,18 +47,18 @@ pub(super) struct Options {
 #[derive(Debug)]
 pub(super) struct Outbox<P> {
     pub outputs: VecDeque<Output<P>>,
-    overhead_bytes: u32,
+    overhead: Overhead,
 }
 
 impl<P: Clone> Outbox<P> {
-    /// No outputs; the overhead is that of a GRE packet on the wire, in bytes.
-    pub(super) fn new(overhead_bytes: u32) -> Outbox<P> {
-        Outbox { outputs: VecDeque::new(), overhead_bytes }
+    /// No outputs.
+    pub(super) fn new(overhead: Overhead) -> Outbox<P> {
+        Outbox { outputs: VecDeque::new(), overhead }
     }
 
     /// Length of a numbered packet of `bytes` as a datagram on the wire, in bytes.
     pub(super) fn wire_bytes(&self, bytes: u32) -> u32 {
-        bytes + NUMBERED_BYTES + self.overhead_bytes
+        bytes + self.overhead.around_packet()
     }
 
     /// Sends a packet on a path, which keeps a copy for retransmission if `is_kept`.
@@ -103,7 +102,7 @@ impl<P: Clone> Outbox<P> {
 
     /// Sends a report on a path.
     pub(super) fn report(&mut self, id: PathId, path: &mut Path<P>, message: Message) {
-        let wire_bytes = u64::from(self.wire_bytes(message.body.bytes() as u32) - SEQUENCE_BYTES);
+        let wire_bytes = message.body.bytes() as u64 + u64::from(self.overhead.around_unnumbered());
         path.sender.counts.sent_bytes += wire_bytes;
         path.sender.counts.control_bytes += wire_bytes;
         self.outputs.push_back(Output::Message { path: id, number: None, message });

@@ -323,8 +323,7 @@ impl<P> Paths<P> {
     /// Applies feedback that a packet carried.
     pub(super) fn on_feedback(&mut self, now: Instant, feedback: PathFeedback) {
         if let Some(path) = self.get_mut(feedback.path) {
-            let report = feedback.report(path.sender.next_number());
-            path.sender.on_report(now, &report);
+            path.sender.on_report(now, &feedback.report());
         }
     }
 

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 use super::recent_max::RecentMax;
 use super::wire::control_message::{MAX_MISSING_RANGES, PathReport};
-use super::wire::gre_key::unwrap;
+use super::wire::gre_key::{NUMBER_BITS, unwrap};
 use super::wire::path_feedback::PathFeedback;
 use crate::path::{PathId, PathState};
 use crate::time::{Duration, Instant};
@@ -139,7 +139,7 @@ impl RecvPath {
     /// Records an arrived packet; false for a duplicate.
     pub(super) fn take(&mut self, now: Instant, number: u32, bytes: u32, urgency: Urgency) -> bool {
         let (number, next) = match self.highest {
-            Some(highest) => (unwrap(highest, number, 32), highest.saturating_add(1)),
+            Some(highest) => (unwrap(highest, number, NUMBER_BITS), highest.saturating_add(1)),
             None => (u64::from(number), u64::from(number)),
         };
         if number >= next {

@@ -6,6 +6,7 @@ use alloc::string::String;
 use super::keepalive::Keepalive;
 use super::retransmit_queue::Retransmittable;
 use super::wire::control_message::PathReport;
+use super::wire::gre_key::is_in_range;
 use crate::path::PathState;
 use crate::time::{Duration, Instant};
 
@@ -256,8 +257,7 @@ impl<P> SendPath<P> {
         let (mut newest, mut is_lossy) = (None, false);
         for number in covered {
             let Some(packet) = self.in_flight.pop_oldest() else { break };
-            let inside = |&(first, length): &(u32, u16)| (number as u32).wrapping_sub(first) < u32::from(length);
-            let is_lost = report.missing.iter().any(inside);
+            let is_lost = report.missing.iter().any(|&range| is_in_range(number, range));
             if !self.is_of_the_path(now, &packet, is_lost) {
                 continue;
             }

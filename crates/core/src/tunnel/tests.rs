@@ -1,6 +1,6 @@
 use alloc::vec;
 
-use super::wire::gre::NUMBERED_BYTES;
+use super::wire::overhead::Overhead;
 use super::wire::path_feedback::FEEDBACK_BYTES;
 use super::*;
 use crate::link::{Bottleneck, Direction, DirectionParams, Exit, Hop, Link, Loss, PacketId, QueueLimit};
@@ -37,7 +37,8 @@ struct Numbered {
 const BYTES: u32 = 1400;
 const MESSAGE_BYTES: u32 = 1052;
 const ACKNOWLEDGEMENT_BYTES: u32 = 52;
-const OVERHEAD: u32 = 28;
+const HEADERS: Overhead = Overhead::new(false, false);
+const OVERHEAD: u32 = HEADERS.around_packet();
 
 fn bytes_of(flow: u8) -> u32 {
     match flow {
@@ -108,7 +109,7 @@ impl Testbed {
                 copies: Copies::default(),
                 ranks: vec![],
                 epoch: 7 + u32::from(is_initiator),
-                overhead_bytes: OVERHEAD,
+                overhead: HEADERS,
             })
         };
         let link = |(index, &(rate, delay, loss)): (usize, &(f64, f64, f64))| {
@@ -230,12 +231,12 @@ impl Testbed {
                     }
                     Output::Send { key, feedback, .. } => {
                         let feedback = feedback.map_or(0, |_| FEEDBACK_BYTES);
-                        (key.path, bytes_of(key.flow) + feedback + NUMBERED_BYTES + OVERHEAD)
+                        (key.path, bytes_of(key.flow) + feedback + OVERHEAD)
                     }
                     Output::Message { path, message, .. } => {
                         let mut wire = Vec::new();
                         message.write(&mut wire);
-                        (*path, wire.len() as u32 + NUMBERED_BYTES + OVERHEAD)
+                        (*path, wire.len() as u32 + OVERHEAD)
                     }
                     Output::Changed { .. } => continue,
                 };

@@ -12,6 +12,7 @@ use crosslane_core::path::{PathId, PathState};
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::wire::control_message::Message;
 use crosslane_core::tunnel::wire::gre_key::GreKey;
+use crosslane_core::tunnel::wire::overhead::Overhead;
 use crosslane_core::tunnel::wire::path_feedback::PathFeedback;
 use crosslane_core::tunnel::{Copies, Input, Mode, Output, Setup, Tunnel};
 use crosslane_core::wanted::Order;
@@ -96,7 +97,7 @@ fn engine(is_initiator: bool, mode: Mode, epoch: u32) -> Endpoint {
         copies: Copies::default(),
         ranks: vec![1, 0, 3, 2],
         epoch,
-        overhead_bytes: 52,
+        overhead: Overhead::new(false, true),
     });
     endpoint.probe_mtu_up_to(MTU);
     endpoint

@@ -196,7 +196,7 @@ mod tests {
             name: "gateway".into(),
             address: Some("192.0.2.1:4760".into()),
             mode: Mode::CheapestFirst,
-            mtu_bytes: 1436,
+            mtu_bytes: 1441,
             last_seen_s: Some(0.04),
             paths,
         };
@@ -205,11 +205,11 @@ mod tests {
             interface: "crosslane0".into(),
             role: "vehicle".into(),
             encrypted: true,
-            mtu_bytes: 1436,
+            mtu_bytes: 1441,
             peers: vec![gateway, van],
         };
         let expected = "\
-crosslane0: vehicle, encrypted, MTU 1436
+crosslane0: vehicle, encrypted, MTU 1441
 
 gateway 192.0.2.1:4760: cheapest-first, last seen 0.0 s ago
 path    wanted  liveness  Mbit/s  min RTT ms  loss %  sent bytes  of control  of copies  packets lost  reason      carries

@@ -91,7 +91,7 @@ impl Endpoint {
             copies: plan.copies,
             ranks: plan.ranks,
             epoch: 0,
-            overhead_bytes: plan.overhead.around_gre(),
+            overhead: plan.overhead,
         };
         let places = plan.max_peers.max(plan.peers.len());
         let endpoint = Endpoint {

@@ -10,7 +10,7 @@ use crosslane_core::engine::Engine;
 use crosslane_core::link::Direction;
 use crosslane_core::path::{PathId, Sample};
 use crosslane_core::time::{Duration, Instant};
-use crosslane_core::tunnel::wire::overhead::{KEYED_BYTES, Overhead, SEQUENCE_BYTES};
+use crosslane_core::tunnel::wire::overhead::Overhead;
 use crosslane_core::tunnel::wire::path_feedback::FEEDBACK_BYTES;
 use crosslane_core::tunnel::{Encryption, Input, Liveness, Output, Setup, Tunnel};
 
@@ -61,7 +61,7 @@ impl TunnelEndpoints {
                 copies: params.copies(),
                 ranks: scenario.ranks(),
                 epoch: if is_initiator { 1 } else { 2 },
-                overhead_bytes: overhead.around_gre(),
+                overhead,
             })
         };
         let mut endpoints = TunnelEndpoints { endpoints: [endpoint(true), endpoint(false)], due: [None; 2], overhead };
@@ -139,23 +139,26 @@ impl TunnelEndpoints {
             self.due[place] = self.endpoints[place].next_wakeup().map(|at| at.max(now + MIN_TIMER));
             return None;
         };
-        let (path, inner_bytes) = match &output {
+        let (path, ip_bytes) = match &output {
             Output::Send { key, feedback, packet, .. } => {
                 let feedback_bytes = feedback.map_or(0, |_| FEEDBACK_BYTES);
-                (key.path, u32::from(packet.ip_bytes()) + feedback_bytes + SEQUENCE_BYTES)
+                (key.path, u32::from(packet.ip_bytes()) + feedback_bytes + self.overhead.around_packet())
             }
             Output::Message { path, number, message } => {
                 let mut wire = Vec::new();
                 message.write(&mut wire);
-                (*path, wire.len() as u32 + if number.is_some() { SEQUENCE_BYTES } else { 0 })
+                let around = match number {
+                    Some(_) => self.overhead.around_packet(),
+                    None => self.overhead.around_unnumbered(),
+                };
+                (*path, wire.len() as u32 + around)
             }
             Output::Deliver(packet) => return Some(TunnelOutput::Delivered(**packet)),
             Output::Changed { path, liveness, reason } => {
                 return Some(TunnelOutput::LivenessChanged(*path, *liveness, reason.clone()));
             }
         };
-        let ip_bytes = (inner_bytes + KEYED_BYTES + self.overhead.around_gre()) as u16;
-        Some(TunnelOutput::Datagram(TunnelPacket { path, ip_bytes, output }))
+        Some(TunnelOutput::Datagram(TunnelPacket { path, ip_bytes: ip_bytes as u16, output }))
     }
 
     fn handle(&mut self, now: Instant, direction: Direction, input: Input<Arc<Packet>>) {

@@ -5,7 +5,7 @@ use core::ops::RangeInclusive;
 
 use crate::time::{Duration, Instant};
 use crate::tunnel::retransmit_queue::Retransmittable;
-use crate::tunnel::wire::gre_key::unwrap;
+use crate::tunnel::wire::gre_key::{NUMBER_BITS, unwrap};
 
 /// Maximum number of packets in flight.
 const MAX_PACKETS: usize = 65_536;
@@ -72,11 +72,11 @@ impl<P> InFlight<P> {
         self.packets.iter_mut().next_back().into_iter().for_each(|packet| packet.is_mtu_probe = true);
     }
 
-    /// The sequence numbers that a report covers for the first time, given its highest (modulo 2³²); `None`
+    /// The sequence numbers that a report covers for the first time, given its highest (modulo 2²⁴); `None`
     /// if that is not in flight.
     pub(super) fn covered_by(&self, highest: u32) -> Option<RangeInclusive<u64>> {
         let first = self.next - self.packets.len() as u64;
-        let highest = unwrap(self.next, highest, 32);
+        let highest = unwrap(self.next, highest, NUMBER_BITS);
         (first..self.next).contains(&highest).then_some(first..=highest)
     }
 

@@ -4,7 +4,7 @@
 
 use super::feedback::Mark;
 use crate::time::Duration;
-use crate::tunnel::wire::gre_key::unwrap;
+use crate::tunnel::wire::gre_key::{NUMBER_BITS, unwrap};
 
 /// Packets of a train.
 pub(in super::super) const TRAIN_PACKETS: u32 = 24;
@@ -23,10 +23,10 @@ pub(super) enum PacketTrain {
 }
 
 impl PacketTrain {
-    /// Applies a report with its highest sequence number (modulo 2³²).
+    /// Applies a report with its highest sequence number (modulo 2²⁴).
     pub(super) fn note(&mut self, highest: u32, at: Mark, has_gaps: bool) {
         let PacketTrain::InFlight { first, last, first_mark, has_gaps: had_gaps } = *self else { return };
-        let highest = unwrap(last, highest, 32);
+        let highest = unwrap(last, highest, NUMBER_BITS);
         if highest < first {
             return;
         }

@@ -12,7 +12,7 @@ fn with_known_rates(high_delay_loss: f64) -> Testbed {
 
 /// Whether the higher-delay path is used for a burst that the low-delay path carries in `duration_ms`.
 fn uses_high_delay_path(testbed: &mut Testbed, flow: u8, duration_ms: u32) -> bool {
-    let packets = duration_ms * 20_000 / 8 / (BYTES + NUMBERED_BYTES + OVERHEAD);
+    let packets = duration_ms * 20_000 / 8 / (BYTES + OVERHEAD);
     (0..packets).for_each(|_| testbed.offer(flow));
     testbed.run_until(testbed.now + Duration::from_millis(800));
     testbed.paths_of(flow).contains(&PathId(1))

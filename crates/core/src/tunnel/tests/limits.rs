@@ -20,7 +20,7 @@ fn endpoint(is_initiator: bool) -> Tunnel<u32> {
         is_initiator,
         ranks: vec![],
         epoch: OWN_EPOCH,
-        overhead_bytes: OVERHEAD,
+        overhead: HEADERS,
     });
     endpoint.handle(at(1), Input::Present(PATH, true));
     endpoint
@@ -91,9 +91,8 @@ fn working(is_initiator: bool) -> Tunnel<u32> {
 fn before_any_feedback_a_few_packets_are_in_flight() {
     let mut endpoint = endpoint(true);
     (0..1000).for_each(|packet| offer(&mut endpoint, at(1), packet));
-    let bytes = (0..20)
-        .map(|ms| transmitted(&mut endpoint, at(1 + ms)).0.len() as u32 * (BYTES + NUMBERED_BYTES + OVERHEAD))
-        .sum::<u32>();
+    let bytes =
+        (0..20).map(|ms| transmitted(&mut endpoint, at(1 + ms)).0.len() as u32 * (BYTES + OVERHEAD)).sum::<u32>();
     assert!((20_000..27_000).contains(&bytes), "{bytes}");
 }
 

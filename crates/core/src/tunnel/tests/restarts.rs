@@ -30,7 +30,7 @@ fn a_restarted_receiver_gets_the_same_rate() {
         copies: Copies::default(),
         ranks: vec![],
         epoch: 99,
-        overhead_bytes: OVERHEAD,
+        overhead: HEADERS,
     });
     testbed.stream(1, 30.0, 4000);
     assert!(testbed.goodput(2500, 4000) > 28.0, "{}", testbed.goodput(2500, 4000));
@@ -46,7 +46,7 @@ fn a_restarted_sender_carries_the_same_rate() {
         copies: Copies::default(),
         ranks: vec![],
         epoch: 99,
-        overhead_bytes: OVERHEAD,
+        overhead: HEADERS,
     });
     for path in 0..2 {
         testbed.endpoints[0].handle(testbed.now, Input::Present(PathId(path), true));

@@ -3,7 +3,7 @@ use crate::wanted::Order;
 
 /// Rate of the packets' own bytes that fits into `mbit_s` of datagrams.
 fn inside(mbit_s: f64) -> f64 {
-    mbit_s * f64::from(BYTES) / f64::from(BYTES + OVERHEAD + NUMBERED_BYTES)
+    mbit_s * f64::from(BYTES) / f64::from(BYTES + OVERHEAD)
 }
 
 fn sum(links: &[(f64, f64, f64)]) -> f64 {
@@ -256,7 +256,7 @@ fn traffic_continues_after_a_restart_of_either_endpoint() {
             is_initiator: endpoint == 0,
             ranks: vec![],
             epoch,
-            overhead_bytes: OVERHEAD,
+            overhead: HEADERS,
         });
         for path in 0..2 {
             testbed.endpoints[endpoint].handle(testbed.now, Input::Present(PathId(path), true));

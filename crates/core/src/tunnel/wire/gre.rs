@@ -14,7 +14,6 @@
 
 use alloc::vec::Vec;
 
-pub use super::overhead::NUMBERED_BYTES;
 use crate::packet::checksum::Sum;
 
 /// Length of the longest header, in bytes.
@@ -221,6 +220,6 @@ mod tests {
         let packet = [0x30, 0x00, 0x08, 0x00, 0, 0, 0, 42, 0, 0, 1, 0, 0x45];
         let header = Header { payload: Payload::Ipv4, key: Some(42), sequence: Some(256), checksum: false };
         assert_eq!(read(&packet), Ok((header, &packet[12..])));
-        assert_eq!(header.bytes(), NUMBERED_BYTES as usize);
+        assert_eq!(header.bytes(), 12);
     }
 }

@@ -14,6 +14,9 @@ use crate::path::PathId;
 
 /// Bits of a flow sequence number, in serial arithmetic.
 pub const SEQUENCE_BITS: u32 = 20;
+/// Bits of a path sequence number that are read, in serial arithmetic: what an encrypted message and feedback on a packet
+/// have of it.
+pub const NUMBER_BITS: u32 = 24;
 /// Number of flow sequence numbers.
 pub const SEQUENCES: u32 = 1 << SEQUENCE_BITS;
 
@@ -50,6 +53,11 @@ pub(in crate::tunnel) fn unwrap(near: u64, low: u32, bits: u32) -> u64 {
     if ahead < span / 2 || number < span { number } else { number - span }
 }
 
+/// Whether a path sequence number is in a range of this first number (modulo 2²⁴) and length.
+pub(in crate::tunnel) fn is_in_range(number: u64, (first, length): (u32, u16)) -> bool {
+    (number as u32).wrapping_sub(first) & ((1 << NUMBER_BITS) - 1) < length.into()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -67,7 +75,17 @@ mod tests {
             let expected = near.wrapping_add_signed(off);
             prop_assert_eq!(unwrap(near, (expected & u64::from(SEQUENCES - 1)) as u32, SEQUENCE_BITS), expected);
             prop_assert_eq!(unwrap(near, expected as u32, 32), expected);
+            prop_assert_eq!(unwrap(near, expected as u32, NUMBER_BITS), expected);
         }
+    }
+
+    #[test]
+    fn a_range_is_compared_modulo_its_bits() {
+        let number = (7 << NUMBER_BITS) + 2;
+        for (first, length, is_in) in [(2, 1, true), (0xff_ffff, 4, true), (0xff_ffff, 3, false), (3, 9, false)] {
+            assert_eq!(is_in_range(number, (first, length)), is_in, "{first}, {length}");
+        }
+        assert!(is_in_range(number, (number as u32, 1)));
     }
 
     #[test]

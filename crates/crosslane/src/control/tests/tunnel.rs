@@ -32,12 +32,12 @@ fn status(peers: usize, mode: Mode) -> Tunnels {
         address: None,
         mode,
         last_seen_s: None,
-        mtu_bytes: 1436,
+        mtu_bytes: 1441,
         paths: vec![],
     };
     let peers = (0..peers).map(peer).collect();
     let (interface, role) = ("crosslane0".into(), "gateway".into());
-    let tunnel = Some(Status { interface, role, encrypted: true, mtu_bytes: 1436, peers });
+    let tunnel = Some(Status { interface, role, encrypted: true, mtu_bytes: 1441, peers });
     Tunnels { tunnel, units: vec![] }
 }
 

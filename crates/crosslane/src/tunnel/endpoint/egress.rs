@@ -1,6 +1,7 @@
 //! Packets to send: encrypted, and batched into few system calls.
 
 use crosslane_core::path::PathId;
+use crosslane_core::tunnel::wire::compressed_gre;
 use crosslane_core::tunnel::wire::control_message::{Body, MAX_PATHS};
 use crosslane_core::tunnel::wire::gre::{Header, Payload};
 use crosslane_core::tunnel::wire::gre_key::GreKey;
@@ -93,7 +94,12 @@ impl Outbox {
         self.batches.resize_with(MAX_PATHS, Batch::default);
         for output in self.outputs.drain(..) {
             self.packet.clear();
-            let Some((path, tos)) = write(&output, keyless, &mut self.packet) else { continue };
+            let form = match session {
+                Some(_) => Form::Compressed,
+                None if keyless => Form::Keyless,
+                None => Form::Keyed,
+            };
+            let Some((path, tos)) = write(&output, form, &mut self.packet) else { continue };
             let Some(batch) = self.batches.get_mut(usize::from(path.0)) else { continue };
             let dont_fragment =
                 matches!(&output, Output::Message { message, .. } if matches!(message.body, Body::MtuProbe(_)));
@@ -105,25 +111,43 @@ impl Outbox {
     }
 }
 
+/// The form of a GRE header.
+#[derive(Clone, Copy)]
+enum Form {
+    /// In an encrypted message.
+    Compressed,
+    /// With key and sequence number.
+    Keyed,
+    /// Without both.
+    Keyless,
+}
+
 /// Writes the GRE packet of an engine's output; returns its path, and DSCP and ECN.
-fn write(output: &EngineOutput, keyless: bool, into: &mut Vec<u8>) -> Option<(PathId, u8)> {
+fn write(output: &EngineOutput, form: Form, into: &mut Vec<u8>) -> Option<(PathId, u8)> {
+    let header = |payload, key: GreKey, sequence, into: &mut Vec<u8>| {
+        let header = Header { payload, key: Some(key.key()), sequence, checksum: false };
+        match form {
+            Form::Compressed => compressed_gre::write(&header, into)?,
+            Form::Keyed => header.write(&[], into),
+            Form::Keyless => Header { key: None, sequence: None, ..header }.write(&[], into),
+        }
+        Some(())
+    };
     match output {
-        Output::Send { key: gre_key, number, feedback, packet } => {
+        Output::Send { key, number, feedback, packet } => {
             let is_v6 = packet.bytes.first()? >> 4 == 6;
             let payload = match feedback {
                 Some(_) => Payload::WithFeedback,
                 None if is_v6 => Payload::Ipv6,
                 None => Payload::Ipv4,
             };
-            let (key, sequence) = if keyless { (None, None) } else { (Some(gre_key.key()), Some(*number)) };
-            Header { payload, key, sequence, checksum: false }.write(&[], into);
+            header(payload, *key, Some(*number), into)?;
             feedback.iter().for_each(|feedback| feedback.write(into));
             into.extend_from_slice(&packet.bytes);
-            Some((gre_key.path, packet.tos))
+            Some((key.path, packet.tos))
         }
         Output::Message { path, number, message } => {
-            let key = Some(GreKey { path: *path, flow: 0, sequence: 0 }.key());
-            Header { payload: Payload::Control, key, sequence: *number, checksum: false }.write(&[], into);
+            header(Payload::Control, GreKey { path: *path, flow: 0, sequence: 0 }, *number, into)?;
             message.write(into);
             Some((*path, 0))
         }

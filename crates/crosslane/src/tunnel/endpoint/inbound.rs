@@ -6,8 +6,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use crosslane_core::engine::Engine;
 use crosslane_core::packet::ecn::{Verdict, decapsulate};
 use crosslane_core::packet::ip::IpView;
+use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::Input;
+use crosslane_core::tunnel::wire::compressed_gre;
 use crosslane_core::tunnel::wire::control_message::Message;
 use crosslane_core::tunnel::wire::gre::{self, Payload};
 use crosslane_core::tunnel::wire::gre_key::GreKey;
@@ -51,9 +53,10 @@ impl Endpoint {
             // Without keys any host can impersonate the peer; a vehicle at least knows its gateway's address.
             let peer = self.peers.first().filter(|peer| peer.plan.at.is_none_or(|at| at == address.to));
             let Some(peer) = peer else { return self.reject() };
-            let key = gre::read(datagram).ok().and_then(|(header, _)| header.key);
+            let packet = gre::read(datagram).ok();
+            let key = packet.and_then(|(header, _)| header.key);
             let path = if peer.is_rfc8086() { Some(0) } else { key.map(|key| GreKey::of_key(key).path.0) };
-            self.receive_gre(state, now, 0, path.map(|path| (path, address)), tos, datagram);
+            self.receive_gre(state, now, 0, path.map(|path| (path, address)), tos, packet);
             return None;
         };
         if !is_data(datagram) {
@@ -76,7 +79,8 @@ impl Endpoint {
         let peer = *peer;
         let Ok(opened) = session.open(datagram, &mut state.plain) else { return self.reject() };
         let plain = std::mem::take(&mut state.plain);
-        self.receive_gre(state, now, peer, Some((opened.path, address)), tos, &plain);
+        let packet = compressed_gre::read(PathId(opened.path), &plain);
+        self.receive_gre(state, now, peer, Some((opened.path, address)), tos, packet);
         state.plain = plain;
         None
     }
@@ -88,15 +92,13 @@ impl Endpoint {
         place: usize,
         from: Option<(u8, PathAddress)>,
         tos: u8,
-        packet: &[u8],
+        packet: Option<(gre::Header, &[u8])>,
     ) {
         let Some(peer) = self.peers.get(place) else { return drop(self.reject()) };
         peer.contact.on_receive(now);
-        let Ok((header, payload)) = gre::read(packet) else { return drop(self.reject()) };
+        let Some((header, payload)) = packet else { return drop(self.reject()) };
         let key = header.key.filter(|_| !peer.is_rfc8086()).map(GreKey::of_key);
-        if let Some((path, address)) = from
-            && key.is_none_or(|key| key.path.0 == path)
-        {
+        if let Some((path, address)) = from {
             peer.learn(path, address);
         }
         let number = header.sequence;

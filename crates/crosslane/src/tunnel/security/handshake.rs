@@ -11,7 +11,7 @@ use super::reject::RejectReason;
 /// Pattern, key agreement, cipher and hash, also those of the channel to a controller and of a transfer.
 const PATTERN: &str = "Noise_IK_25519_AESGCM_SHA256";
 /// Hashed into every handshake: another version of the tunnel derives other keys.
-const PROLOGUE: &[u8] = b"crosslane tunnel 2";
+const PROLOGUE: &[u8] = b"crosslane tunnel 3";
 
 /// The initiator's encrypted payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

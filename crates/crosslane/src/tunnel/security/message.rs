@@ -65,7 +65,7 @@ pub(super) struct Mac1(hmac::Key);
 impl Mac1 {
     /// The MAC1 key for messages to the owner of `receiver`.
     pub(super) fn of(receiver: &PublicKey) -> Mac1 {
-        let key_input = [b"crosslane tunnel 2 seal".as_slice(), receiver.as_bytes()].concat();
+        let key_input = [b"crosslane tunnel 3 seal".as_slice(), receiver.as_bytes()].concat();
         Mac1(hmac::Key::new(hmac::HMAC_SHA256, &key_input))
     }
 

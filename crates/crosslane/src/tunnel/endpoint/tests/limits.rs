@@ -24,7 +24,7 @@ fn a_path_with_a_smaller_mtu_shortens_the_packets_of_its_vehicle_only() {
     }
     testbed.run(300);
     let narrow = mtus(&testbed, 1);
-    assert!(narrow.iter().all(|mtu| (1328..=1336).contains(mtu)), "{narrow:?}");
+    assert!(narrow.iter().all(|mtu| (1333..=1341).contains(mtu)), "{narrow:?}");
     assert_eq!(mtus(&testbed, 2), [MTU; 2]);
     testbed.received(GATEWAY);
     for number in 0..100 {
