@@ -49,7 +49,7 @@ const TUNNELS: &[(&str, &str, &str, &str)] = &[
         GATEWAY,
         "listen",
         "mtu = 1300\nlisten",
-        "line 3: an MTU of 1300 leaves 1236 bytes inside; IPv6 needs 1280: raise",
+        "line 3: an MTU of 1300 leaves 1241 bytes inside; IPv6 needs 1280: raise",
     ),
     (GATEWAY, "10.77.0.3/32", "10.77.0.2/31", "line 12: addresses of vehicles \"van\" and \"car\" overlap; give each"),
     (

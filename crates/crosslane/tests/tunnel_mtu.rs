@@ -167,7 +167,7 @@ fn a_reduced_path_mtu_is_detected_within_seconds_with_or_without_icmp() {
                 break;
             }
         }
-        let expected = (mtu - 64).max(1280);
+        let expected = (mtu - 59).max(1280);
         assert!((expected.saturating_sub(8).max(1280)..=expected).contains(&known), "{known} of {mtu}, {sends_icmp}");
         let before = count.load(Relaxed);
         let grown = || count.load(Relaxed) - before;

@@ -21,8 +21,8 @@ const WITH_FEEDBACK: u8 = 1;
 const NUMBERED_CONTROL: u8 = 2;
 const CONTROL: u8 = 3;
 
-/// Appends a header with a key, compressed; its path is to be told by other means. `None`: it cannot be compressed,
-/// since it has no key, or only one of a control message may be without a sequence number.
+/// Appends a header with a key, compressed, without its path. `None`: it has no key, or no sequence number although it
+/// is not that of a control message.
 pub fn write(header: &Header, into: &mut Vec<u8>) -> Option<()> {
     let key = GreKey::of_key(header.key?);
     let kind = match (header.payload, header.sequence) {
