@@ -19,7 +19,7 @@ use crosslane::tunnel::security::PrivateKey;
 use crosslane_core::tunnel::Mode;
 
 const PORT: u16 = 7002;
-/// Bytes of an inner datagram, with its headers; the tunnel adds 64.
+/// Bytes of an inner datagram, with its headers; the tunnel adds 59.
 const BYTES: usize = 600;
 const OUTER_BYTES: u64 = BYTES as u64 + 59;
 const INTERVAL: Duration = Duration::from_millis(2);
