@@ -250,7 +250,10 @@ impl Scheduler {
                 !candidate.rests && later_us <= max_later_us(paths, first.path, candidate.path, head)
             }
             Mode::CheapestFirst => now.since(head.arrived) >= OVERFLOW_AFTER,
-            Mode::Adaptive => candidate.is_backup <= first.is_backup && now.since(head.arrived) >= OVERFLOW_AFTER,
+            Mode::Adaptive => {
+                let may_help = candidate.trust <= Trust::InTimeAgain && candidate.is_backup <= first.is_backup;
+                may_help && now.since(head.arrived) >= OVERFLOW_AFTER
+            }
             _ => false,
         };
         candidates.iter().find(|candidate| candidate.is_free(now) && may(candidate)).map(|free| free.path)

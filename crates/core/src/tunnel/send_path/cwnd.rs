@@ -109,14 +109,15 @@ impl Cwnd {
         (rate * self.queue.as_secs_f64()).max(QUEUE_PACKETS * PACKET_BYTES)
     }
 
-    /// Pacing rate, in bytes/s.
+    /// Pacing rate, in bytes/s. It lets the smallest window pass in an RTT: a packet for each RTT would not show that a
+    /// path that was almost down has recovered.
     pub(super) fn pacing_bytes_s(&self, rate: &DeliveryRate, rtt: &Rtt) -> Option<f64> {
-        match (&self.slow_start, rtt.min) {
-            (Some(_), Some(min_rtt)) => {
-                Some(self.bytes(rate, rtt) / min_rtt.max(FEEDBACK_DELAY).as_secs_f64() * SLOW_START_PACING_GAIN)
-            }
-            _ => rate.bytes_s().map(|rate| rate * PACING_GAIN * self.gain),
+        let per_rtt = |bytes: f64| rtt.min.map(|min_rtt| bytes / min_rtt.max(FEEDBACK_DELAY).as_secs_f64());
+        if let (Some(_), Some(slow_start)) = (&self.slow_start, per_rtt(self.bytes(rate, rtt))) {
+            return Some(slow_start * SLOW_START_PACING_GAIN);
         }
+        let least = per_rtt(QUEUE_PACKETS * PACKET_BYTES).unwrap_or_default();
+        rate.bytes_s().map(|rate| (rate * PACING_GAIN * self.gain).max(least))
     }
 
     pub(super) fn in_slow_start(&self) -> bool {

@@ -109,3 +109,30 @@ fn copies_stay_within_their_share_whatever_a_path_does() {
         assert!(again >= least && again as f64 <= first as f64 * share, "{share}: {again} of {first}");
     }
 }
+
+/// What the path delivered while it was almost down does not pace what it carries afterwards.
+#[test]
+fn a_path_that_was_almost_down_carries_at_once_when_it_is_tried_again() {
+    let mut testbed = testbed(Mode::Adaptive);
+    testbed.stream(1, 0.5, 4000);
+    testbed.set(0, 0.07, 30.0, 0.0);
+    testbed.stream(1, 0.5, 10_000);
+    testbed.set(0, 25.0, 30.0, 0.0);
+    testbed.stream(1, 0.5, 20_000);
+    testbed.run_until(Instant::from_millis(20_500));
+    assert_eq!(testbed.paths_of(1).last(), Some(&PathId(0)), "returns");
+    assert!(longest_ms(&testbed, 10_500, 20_000) < 60.0, "{} ms", longest_ms(&testbed, 10_500, 20_000));
+}
+
+/// Both paths are active, so that what finds no room on the one may use the other.
+#[test]
+fn what_finds_no_room_waits_rather_than_use_a_path_that_is_late() {
+    let mut testbed = Testbed::new(Mode::Adaptive, &[(25.0, 30.0, 0.0), (0.8, 25.0, 0.0)]);
+    testbed.stream(1, 0.5, 4000);
+    testbed.set(0, 0.03, 30.0, 0.0);
+    testbed.stream(1, 0.5, 8000);
+    testbed.stream(1, 4.0, 8100);
+    testbed.stream(1, 0.5, 10_000);
+    testbed.run_until(Instant::from_millis(20_000));
+    assert!(longest_ms(&testbed, 8000, 10_000) < 800.0, "{} ms", longest_ms(&testbed, 8000, 10_000));
+}
