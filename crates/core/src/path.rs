@@ -270,6 +270,9 @@ pub struct Carried {
     /// The highest rate of another path, of a quarter of a second, in bit/s: within the last half second while that one is
     /// full, else within the last minute.
     pub fastest_other_bit_s: f64,
+    /// While it has been full for half a second: what all paths together sent in that time, and what was sent in the last 10 s
+    /// while one path carried alone and was not full, in bit/s, if that is known.
+    pub sent_of_usual: Option<[f64; 2]>,
 }
 
 impl Carried {

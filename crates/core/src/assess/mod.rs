@@ -11,6 +11,7 @@ use crate::time::{Duration, Instant};
 
 pub mod answers;
 pub mod arrivals;
+mod averages;
 mod forecast;
 pub mod hapanchak;
 pub(crate) mod motion;

@@ -32,7 +32,6 @@ use echo::EchoSign;
 use evidence::{Evidence, Left, Limits, Sign};
 use flow::Flow;
 
-mod averages;
 mod echo;
 mod evidence;
 mod flow;
@@ -160,7 +159,7 @@ impl Quality {
         }
         let limits = Limits { late_ms, needs_signal: self.needs_signal };
         let (is_new, is_bulk, evidence) = (flow.is_new(), flow.is_bulk(), flow.evidence(now, limits));
-        let late_at = flow.late_at(limits);
+        let (late_at, has_much) = (flow.late_at(limits), flow.has_much());
         self.is_beyond_saving = !flow.can_be_saved(late_ms);
         self.is_bulk = is_bulk;
         // One that is past is sampled now, or its subflow is gone.
@@ -171,11 +170,10 @@ impl Quality {
             self.on_answer(is_new);
         }
         match evidence {
-            Some(_) if self.handover.lasts(now) => {}
             None if is_bulk || (is_cautious && self.is_low(now)) => self.watch_signal(now),
             Some(evidence) => self.on_evidence(now, evidence),
             None if delivered && self.belief == Belief::Good => self.forecast.on_delivery(now),
-            None if delivered && !transport.backup => self.on_proof(now),
+            None if delivered && !transport.backup && !has_much => self.on_proof(now),
             None => {}
         }
     }
@@ -232,7 +230,7 @@ impl Quality {
     }
 
     fn on_evidence(&mut self, now: Instant, evidence: Evidence) {
-        if self.belief == Belief::Unknown {
+        if self.belief == Belief::Unknown || self.handover.lasts(now) {
             return;
         }
         let stalled = evidence.is_stall();
@@ -315,6 +313,10 @@ impl Assessor for Quality {
             SampleKind::Carried(carried) => {
                 self.is_from_peer = carried.is_from_peer().unwrap_or(self.is_from_peer);
                 self.update_caution();
+                let [sent, usual] = carried.sent_of_usual.unwrap_or_default();
+                if let Some(evidence) = Evidence::shortfall(sent, usual).filter(|_| !self.link_down) {
+                    self.on_evidence(now, evidence);
+                }
             }
             SampleKind::Echo(echo) if !self.link_down => self.echo.observe(now, *echo),
             SampleKind::Transport(transport) if !self.link_down => self.on_transport(now, transport),

@@ -6,6 +6,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
+use super::averages::Offered;
 use super::stalls::MAX_SUBFLOWS;
 use crate::path::{Carried, PathId, Sample, SampleKind, Transport};
 use crate::time::{Duration, Instant};
@@ -22,6 +23,9 @@ const DEVIATION: f64 = 0.5;
 const HALF_DEVIATION: f64 = 0.25;
 /// The highest rate of a path that is not full counts for one to two times this time.
 const MEMORY: Duration = Duration::from_secs(30);
+/// A path carries alone that sends this part of everything. What is sent then counts as usual for so long.
+const ALONE: f64 = 0.95;
+const USUAL_FOR: Duration = Duration::from_secs(10);
 /// Subflows that are gone are forgotten, with all others, after this time: each loses what one sample would have added.
 const FORGET: Duration = Duration::from_secs(60);
 
@@ -44,6 +48,7 @@ pub struct Rates {
     forgotten: Instant,
     began: Instant,
     paths: Vec<Sums>,
+    usual: Usual,
 }
 
 /// The low half of the bytes acknowledged on a subflow, segments received beyond a hole (SACK), segments retransmitted, the
@@ -87,6 +92,36 @@ struct Present {
     queued: Option<Duration>,
     /// The longest in which nothing arrived.
     pause: Duration,
+}
+
+/// What is sent while one path alone carries and is not full: of a sender that fills paths, and of one that needs several,
+/// nothing is known.
+#[derive(Debug, Default)]
+struct Usual {
+    /// Of the last such intervals without a break.
+    present: Offered,
+    known: Option<(Instant, f64)>,
+}
+
+impl Usual {
+    /// Each path has sent so much in an interval that has ended.
+    fn follow(&mut self, now: Instant, length: Duration, sent: impl Iterator<Item = Interval>) {
+        let (mut all_bit_s, mut most_bit_s, mut is_any_full) = (0.0, 0.0_f64, false);
+        for Interval { bit_s, is_full, .. } in sent {
+            (all_bit_s, most_bit_s) = (all_bit_s + bit_s, most_bit_s.max(bit_s));
+            is_any_full |= is_full;
+        }
+        if is_any_full || most_bit_s < ALONE * all_bit_s {
+            self.present = Offered::default();
+            return;
+        }
+        self.present.follow(length, all_bit_s * length.as_secs_f64());
+        self.known = self.present.bit_s().map(|bit_s| (now, bit_s)).or(self.known);
+    }
+
+    fn bit_s(&self, now: Instant) -> Option<f64> {
+        self.known.filter(|(at, _)| now.since(*at) < USUAL_FOR).map(|(_, bit_s)| bit_s)
+    }
 }
 
 /// An interval that has ended.
@@ -184,7 +219,7 @@ impl Sum {
             let is_near = |interval: &Interval| (interval.bit_s - mean).abs() <= deviation * mean;
             mean > 0.0 && intervals.iter().all(|interval| interval.is_full && is_near(interval))
         };
-        let (half, last) = (&self.recent[INTERVALS / 2..], &self.recent[INTERVALS - 1..]);
+        let (half, last) = (self.last_half(), &self.recent[INTERVALS - 1..]);
         let is_queued = last[0].queued.is_some_and(|queued| queued >= QUEUE);
         match () {
             () if is_constant(&self.recent, DEVIATION) => &self.recent,
@@ -196,11 +231,16 @@ impl Sum {
 
     /// What the path delivers at most: while it is full, what it delivers now; else nothing tells but the recent past.
     fn capacity_bit_s(&self) -> f64 {
-        let last = &self.recent[INTERVALS / 2..];
+        let last = self.last_half();
         match self.recent[INTERVALS - 1].is_full {
             true => last.iter().map(|interval| interval.bit_s).fold(0.0, f64::max),
             false => self.highest.value(),
         }
+    }
+
+    /// The intervals of the last half second.
+    fn last_half(&self) -> &[Interval] {
+        &self.recent[INTERVALS / 2..]
     }
 
     /// Bytes of the last intervals.
@@ -220,6 +260,7 @@ impl Sum {
             queued: self.recent[INTERVALS - 1].queued,
             received_share: None,
             fastest_other_bit_s,
+            sent_of_usual: None,
         }
     }
 }
@@ -256,7 +297,14 @@ impl Rates {
         let others = (0..self.paths.len()).filter(|other| *other != place);
         let fastest_other = others.map(|other| sum(&self.paths[other]).capacity_bit_s()).fold(0.0, f64::max);
         let carried = self.paths.get(place).map_or(Sum::default(), sum).carried(fastest_other);
-        Sample { path, kind: SampleKind::Carried(Carried { received_share, ..carried }) }
+        let sent_of_usual = self.sent_of_usual(place);
+        Sample { path, kind: SampleKind::Carried(Carried { received_share, sent_of_usual, ..carried }) }
+    }
+
+    fn sent_of_usual(&self, place: usize) -> Option<[f64; 2]> {
+        let is_full = self.paths.get(place)?.sent.last_half().iter().all(|interval| interval.is_full);
+        let sent = self.paths.iter().map(|sums| mean(sums.sent.last_half())).sum();
+        Some([sent, self.usual.bit_s(self.began).filter(|_| is_full)?])
     }
 
     /// What the subflow had carried at its last sample, and has now.
@@ -299,6 +347,7 @@ impl Rates {
             return false;
         }
         self.paths.iter_mut().for_each(|sums| sums.end(now, length));
+        self.usual.follow(now, length, self.paths.iter().map(|sums| sums.sent.recent[INTERVALS - 1]));
         true
     }
 }

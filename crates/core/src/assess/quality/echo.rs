@@ -4,7 +4,7 @@
 
 use alloc::format;
 
-use super::averages::ms;
+use crate::assess::averages::ms;
 use crate::path::Echo;
 use crate::reason::{Reason, Sentence};
 use crate::time::{Duration, Instant};

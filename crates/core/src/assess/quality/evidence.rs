@@ -6,6 +6,9 @@ use alloc::string::String;
 use crate::reason::{Reason, Sentence, Words};
 use crate::time::Instant;
 
+/// Less than this share of what is offered is too little.
+const STARVED_SHARE: f64 = 0.9;
+
 /// A sign that a path delivers late.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Sign {
@@ -42,6 +45,12 @@ pub(super) struct Evidence {
 }
 
 impl Evidence {
+    /// So much is delivered while more waits, and so much is offered, in bit/s.
+    pub(super) fn shortfall(bit_s: f64, offered_bit_s: f64) -> Option<Evidence> {
+        let evidence = Evidence { sign: Sign::Rate, figure: bit_s / 1e3, limit: offered_bit_s / 1e3 };
+        (bit_s < STARVED_SHARE * offered_bit_s).then_some(evidence)
+    }
+
     /// Whether data waits on the path.
     pub(super) fn is_stall(self) -> bool {
         matches!(self.sign, Sign::Age | Sign::Rate | Sign::ReceivedLate)

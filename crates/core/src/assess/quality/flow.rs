@@ -3,9 +3,11 @@
 
 use alloc::collections::VecDeque;
 
-use super::averages::{DEVIATIONS, MAX_USUAL_MS, Offered, Spread, UNUSUAL, USUAL_S, USUAL_SHARE, ms, rtt_ms, share};
 use super::evidence::{Evidence, Limits, Sign};
 use super::received::Received;
+use crate::assess::averages::{
+    DEVIATIONS, MAX_USUAL_MS, Offered, Spread, UNUSUAL, USUAL_S, USUAL_SHARE, ms, rtt_ms, share,
+};
 use crate::path::Transport;
 use crate::time::{Duration, Instant};
 
@@ -58,9 +60,8 @@ const LATEST: f64 = 2.0;
 const QUIET_MS: f64 = 20.0;
 /// A subflow of which nothing was seen for longer has been replaced, if it has delivered nothing.
 const GAP: Duration = Duration::from_millis(50);
-/// For so long more must wait than the path takes while it delivers less than this share of what is offered.
+/// For so long more must wait than the path takes while it delivers less than is offered.
 const STARVED: Duration = Duration::from_millis(200);
-const STARVED_SHARE: f64 = 0.9;
 /// A pause of a sender counts as at most this.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 /// Maximum number of sending times remembered; later ones are not.
@@ -265,7 +266,9 @@ impl Flow {
         let [least_share, greatest_share] = RECENT_SHARES;
         let weight = share(elapsed, RECENT_S).clamp(least_share, greatest_share);
         if self.has_delivered || excess_ms > NOTICE_MS + DELAYED_ACK_MS {
-            self.recent.get_or_insert(self.usual).follow(excess_ms, weight);
+            // A path that was late and is not any more has usual RTTs that none of the recent ones has.
+            let usual = Spread { mean: self.usual.mean.min(excess_ms), ..self.usual };
+            self.recent.get_or_insert(usual).follow(excess_ms, weight);
         }
         self.samples += 1;
         let (weight, most_ms) = if self.samples < FIRST_SAMPLES {
@@ -312,15 +315,13 @@ impl Flow {
 
     /// Whether ages and RTTs are those of the sender's queue. A loss makes the window of a sender of messages small; a full
     /// one is then no sign of much data.
-    fn has_much(&self) -> bool {
+    pub(super) fn has_much(&self) -> bool {
         self.is_bulk || self.is_full && self.last.cwnd >= INITIAL_WINDOW
     }
 
     /// Less is delivered than is usually offered, while more waits.
     fn shortfall(&self) -> Option<Evidence> {
-        let (offered, bit_s) = self.offered.bit_s().zip(self.starved_bit_s)?;
-        let evidence = Evidence { sign: Sign::Rate, figure: bit_s / 1e3, limit: offered / 1e3 };
-        (bit_s < STARVED_SHARE * offered).then_some(evidence)
+        Evidence::shortfall(self.starved_bit_s?, self.offered.bit_s()?)
     }
 
     /// The age that the RTTs explain, in ms: that at which they usually end, and less if the message would be late then. The

@@ -4,8 +4,8 @@
 //! meanwhile: at most since it sent what arrived before. What exceeds that was spent in the network. A delay does not grow
 //! faster than time passes: a receiver also measures how long a window takes (Linux `tcp_rcv_rtt_measure`), which says nothing.
 
-use super::averages::{DEVIATIONS, MAX_USUAL_MS, Spread, UNUSUAL, USUAL_S, USUAL_SHARE, ms, share};
 use super::evidence::{Evidence, Sign};
+use crate::assess::averages::{DEVIATIONS, MAX_USUAL_MS, Spread, UNUSUAL, USUAL_S, USUAL_SHARE, ms, share};
 use crate::path::Transport;
 use crate::time::{Duration, Instant};
 

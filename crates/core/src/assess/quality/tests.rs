@@ -281,6 +281,48 @@ fn less_delivered_than_is_usually_offered_is_a_sign_though_more_waits() {
     }
 }
 
+/// As of a sender whose messages another path has carried until now.
+#[test]
+fn less_sent_over_all_paths_than_usual_while_it_is_full_is_a_sign() {
+    for (sent, is) in [(3e5, (Belief::Stalled, "quality.rate")), (3.8e5, (Belief::Good, "quality.link-up"))] {
+        let mut drive = Drive::new(Rat::Lte, 100);
+        let full = SampleKind::Carried(Carried { sent_of_usual: Some([sent, 4e5]), ..Carried::default() });
+        drive.observe(full);
+        assert_eq!(drive.is(), is, "{sent} of 400,000 bit/s");
+        drive.observe(SampleKind::Link { up: false });
+        drive.observe(full);
+        assert_eq!(drive.is().0, Belief::Lost);
+    }
+}
+
+#[test]
+fn what_a_path_delivers_while_more_waits_does_not_prove_that_it_is_in_time() {
+    let mut drive = Drive::new(Rat::Lte, 100);
+    drive.messages(5000, 20);
+    drive.messages(400, 90);
+    let late = (Belief::Fading, "quality.rtt");
+    assert_eq!(drive.is(), late);
+    for _ in 0..40 {
+        drive.transport.delivered += 1;
+        drive.transport.bytes_acked += 1000;
+        drive.step(20);
+    }
+    assert_eq!(drive.is(), late);
+}
+
+#[test]
+fn a_path_that_was_late_for_long_is_good_as_soon_as_it_delivers_in_time() {
+    let mut drive = Drive::new(Rat::Lte, 100);
+    drive.messages(100, 20);
+    drive.messages(1000, 400);
+    assert_eq!(drive.is(), (Belief::Fading, "quality.rtt"));
+    drive.messages(3000, 20);
+    for _ in 0..100 {
+        drive.messages(20, 20);
+        assert_eq!(drive.is().0, Belief::Good, "{:?}", drive.is());
+    }
+}
+
 #[test]
 fn a_path_that_begins_to_carry_and_delivers_nothing_is_left_though_more_waits() {
     let mut drive = Drive::new(Rat::Lte, 100);

@@ -155,3 +155,25 @@ fn what_is_received_fills_a_path_if_much_comes_out_of_order_or_waits() {
     assert!(!sent.is_received() && !sent.is_full && (sent.bit_s / 2e6 - 1.0).abs() < 0.05, "{sent:?}");
     assert_eq!(of(&Rates::default(), 3).is_from_peer(), None, "nothing was carried");
 }
+
+#[test]
+fn what_is_sent_while_a_path_is_full_comes_with_what_is_usually_sent() {
+    let (mut rates, mut total) = (Rates::default(), [0; 2]);
+    let mut send = |seconds: core::ops::Range<u64>, bytes: [u64; 2], unacked: u32| {
+        for at in (seconds.start * 1000..seconds.end * 1000).step_by(10) {
+            for place in 0..2 {
+                total[place] += bytes[place];
+                let unacked = if place == 0 { unacked } else { 0 };
+                let transport = Transport { bytes_acked: total[place], unacked, ..Transport::IDLE };
+                rates.observe(Instant::from_millis(at), PathId(place as u8), &transport);
+            }
+        }
+        [0, 1].map(|place| of(&rates, place).sent_of_usual)
+    };
+    send(0..5, [250, 250], 1);
+    assert_eq!(send(5..7, [200, 0], 10), [None; 2], "no path carried alone");
+    assert_eq!(send(7..12, [500, 0], 1), [None; 2], "no path is full");
+    let [Some([sent, usual]), None] = send(12..14, [200, 0], 10) else { panic!() };
+    assert!((sent / 1.6e5 - 1.0).abs() < 0.05 && (usual / 4e5 - 1.0).abs() < 0.05, "{sent} of {usual} bit/s");
+    assert_eq!(send(14..24, [200, 0], 10), [None; 2], "it was long ago");
+}

@@ -34,7 +34,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(10);
 /// Consecutive failures from which on the maximum pause is [`RARE_PAUSE`].
 const MANY_FAILURES: u32 = 12;
-/// Longest pause between attempts that have failed often, or for which the peer
+/// Longest pause between attempts that have failed often with an answer, or for which the peer
 /// has no room.
 const RARE_PAUSE: Duration = Duration::from_secs(60);
 /// First pause after the peer's limit was detected; doubles up to [`RARE_PAUSE`].
@@ -461,12 +461,12 @@ impl Connection {
             let Some(join) = self.joins.get_mut(path) else { continue };
             let addresses = join.local.zip(join.remote);
             out.extend(addresses.map(|(local, remote)| (path, Command::CancelJoin { token, local, remote })));
+            join.opening_until = None;
             if now.since(join.since) < JOIN_TIMEOUT {
-                (join.opening_until, join.tries.failures) = (None, join.tries.failures + 1);
-                join.tries.not_before = now + CANCEL_WAIT;
+                (join.tries.failures, join.tries.not_before) = (join.tries.failures + 1, now + CANCEL_WAIT);
                 continue;
             }
-            self.fail(now, path);
+            join.tries.failed(now, FIRST_PAUSE, MAX_PAUSE);
             self.history.add(now, Some(path), ConnectionEvent::NotOpened(0));
             self.outcomes.push((path, JoinOutcome::Failed(JoinFailure::Unanswered)));
         }

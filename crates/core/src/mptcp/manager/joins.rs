@@ -34,12 +34,10 @@ const SYN_TIMEOUT: Duration = Duration::from_secs(1);
 const MANY_FAILED: u32 = 3;
 /// Maximum number of pairs of path and peer; the oldest makes room.
 const MAX_PAIRS: usize = 64;
-/// First pause; it doubles.
-const FIRST_PAUSE: Duration = Duration::from_secs(10);
-/// Longest pause after answers without MPTCP: the network works, and is as it is.
-const LONGEST_PAUSE: Duration = Duration::from_secs(600);
-/// Longest pause without an answer, which a path out of reach may explain too.
-const LONGEST_SILENT_PAUSE: Duration = Duration::from_secs(60);
+/// First pause, and the longest; it doubles. After answers without MPTCP: the network works, and is as it is.
+const PAUSES: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(600)];
+/// The same without an answer, which a path out of reach may explain too: what waits for it waits as long.
+const SILENT_PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
 
 /// Why a join failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,11 +197,11 @@ impl Pair {
         (self.failures, self.last) = (self.failures.saturating_add(1), failure);
         let is_first = self.is_blocked() && self.pause.failures == 0;
         if is_first || core::mem::take(&mut self.is_trying) {
-            let longest = match failure {
-                JoinFailure::WithoutMptcp => LONGEST_PAUSE,
-                JoinFailure::Unanswered => LONGEST_SILENT_PAUSE,
+            let [first, longest] = match failure {
+                JoinFailure::WithoutMptcp => PAUSES,
+                JoinFailure::Unanswered => SILENT_PAUSES,
             };
-            self.pause.failed(now, FIRST_PAUSE, longest);
+            self.pause.failed(now, first, longest);
         }
     }
 

@@ -21,7 +21,7 @@ pub(super) const MAX_USUAL_MS: f64 = 200.0;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Spread {
     pub(super) mean: f64,
-    deviation: f64,
+    pub(super) deviation: f64,
 }
 
 impl Spread {
