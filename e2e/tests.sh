@@ -32,7 +32,8 @@ for one in map(json.loads, sys.stdin):
         print(pathlib.Path(one["manifest_path"]).parent.name, *target["kind"], target["name"], one["executable"])'
 }
 
-# Executes the test programs whose line begins with this expression, each in the folder of its crate, as cargo does.
+# Executes the test programs whose line begins with this expression, each in the folder of its crate, as cargo does. In the
+# background a shell ignores SIGINT, by which tests end programs.
 execute() {
     expression=$1
     shift
@@ -41,7 +42,7 @@ execute() {
         while read -r crate _ _ path; do
             found=yes
             printf '\n%s\n' "$path $*"
-            (cd "crates/$crate" && "$path" "$@" < /dev/null) || exit 1
+            (cd "crates/$crate" && env --default-signal=INT "$path" "$@" < /dev/null) || exit 1
         done
         [ -n "$found" ]
     }
