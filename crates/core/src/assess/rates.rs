@@ -23,8 +23,9 @@ const DEVIATION: f64 = 0.5;
 const HALF_DEVIATION: f64 = 0.25;
 /// The highest rate of a path that is not full counts for one to two times this time.
 const MEMORY: Duration = Duration::from_secs(30);
-/// A path carries alone that sends this part of everything. What is sent then counts as usual for so long.
+/// A path carries alone that sends this part of everything.
 const ALONE: f64 = 0.95;
+/// What is sent then counts as usual for so long.
 const USUAL_FOR: Duration = Duration::from_secs(10);
 /// Subflows that are gone are forgotten, with all others, after this time: each loses what one sample would have added.
 const FORGET: Duration = Duration::from_secs(60);

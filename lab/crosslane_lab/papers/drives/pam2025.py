@@ -75,7 +75,7 @@ def scenario(drive: Drive, preferred: str, mode: str) -> str:
 
 
 def held_out(found: list[Drive]) -> list[Drive]:
-    """The drives on which nothing was tuned."""
+    """The drives on which nothing was tuned: not every fifth, nor, of those up, every fifth of the others."""
     others = [drive for place, drive in enumerate(found) if place % TUNED_EVERY]
     others = [drive for place, drive in enumerate(others) if place % TUNED_EVERY or drive.folder != "uplink"]
     return [drive for drive in others if drive.name not in LOOKED_AT[drive.folder]]

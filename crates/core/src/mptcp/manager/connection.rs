@@ -34,8 +34,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(10);
 /// Consecutive failures from which on the maximum pause is [`RARE_PAUSE`].
 const MANY_FAILURES: u32 = 12;
-/// Longest pause between attempts that have failed often with an answer, or for which the peer
-/// has no room.
+/// Longest pause between attempts that have failed often, though not for want of an answer, or for which the
+/// peer has no room.
 const RARE_PAUSE: Duration = Duration::from_secs(60);
 /// First pause after the peer's limit was detected; doubles up to [`RARE_PAUSE`].
 const FIRST_FULL_PAUSE: Duration = Duration::from_secs(5);

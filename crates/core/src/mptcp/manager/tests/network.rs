@@ -48,7 +48,7 @@ fn one_connection_tries_for_all_to_a_peer() {
     commands_within(&mut manager, 0, 5000, drop_silently);
     assert_eq!(rules(&mut manager), ["network.no-answer"]);
     let next = commands_within(&mut manager, 5000, 60_000, drop_silently);
-    assert!((5..=12).contains(&next), "{next}: after pauses of 1, 2, 4, 8, 10, 10 s, each SYN for 3.5 s");
+    assert!((5..=7).contains(&next), "{next}: after pauses of 1, 2, 4, 8, 10, 10 s, each SYN for 3.5 s");
 }
 
 /// Every network may have been out of reach: what waits must not wait much longer.
