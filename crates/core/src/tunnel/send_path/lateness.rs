@@ -1,7 +1,7 @@
 //! Whether the answers of a path come late, against what is usual for it and what its user calls late (mode adaptive).
 //!
-//! A path whose answer is late is doubted: another path carries. It is tried by copies before it carries again, after
-//! a pause that grows if it is soon doubted again.
+//! A path whose answer is late is doubted: another path carries. Once it answers in time it is tried by copies before it
+//! carries again, after a pause that grows if it is soon doubted again.
 
 use super::SendPath;
 use crate::time::{Duration, Instant};
@@ -32,8 +32,8 @@ enum Trust {
     Trusted(Instant),
     /// They do not. It is not tried before this time.
     Doubted(Instant),
-    /// It carries copies; this number of answers in a row came in time.
-    Tried(u8),
+    /// It carries copies; this number of answers in a row came in time, with this longest RTT.
+    Tried(u8, Duration),
 }
 
 /// What another path could do.
@@ -79,9 +79,13 @@ impl Lateness {
         }
         self.in_time = Some(now);
         self.trust = match self.trust {
-            Trust::Doubted(until) if now >= until => Trust::Tried(1),
-            Trust::Tried(answers) if answers + 1 >= TRIAL_ANSWERS => Trust::Trusted(now),
-            Trust::Tried(answers) => Trust::Tried(answers + 1),
+            Trust::Doubted(until) if now >= until => Trust::Tried(1, rtt),
+            Trust::Tried(answers, longest) if answers + 1 >= TRIAL_ANSWERS => {
+                // What came late before is not usual any more.
+                self.usual = self.usual.map(|usual| usual.min(longest.max(rtt)));
+                Trust::Trusted(now)
+            }
+            Trust::Tried(answers, longest) => Trust::Tried(answers + 1, longest.max(rtt)),
             Trust::Trusted(_) | Trust::Doubted(_) => self.trust,
         };
     }
@@ -90,7 +94,7 @@ impl Lateness {
         match self.trust {
             Trust::Doubted(_) => return,
             Trust::Trusted(since) if now.since(since) > LASTING => self.pause = Duration::ZERO,
-            Trust::Trusted(_) | Trust::Tried(_) => self.pause = (self.pause * 2).clamp(FIRST_PAUSE, MAX_PAUSE),
+            Trust::Trusted(_) | Trust::Tried(..) => self.pause = (self.pause * 2).clamp(FIRST_PAUSE, MAX_PAUSE),
         }
         self.trust = Trust::Doubted(now + self.pause);
     }
@@ -118,13 +122,9 @@ impl Lateness {
         self.in_time.is_some_and(|at| now.since(at) < SURE)
     }
 
-    /// Whether it may carry copies to show that it delivers.
+    /// Whether it carries copies to show that it delivers: as long as they are answered in time.
     pub(in super::super) fn is_tried(&self, now: Instant) -> bool {
-        match self.trust {
-            Trust::Trusted(_) => false,
-            Trust::Doubted(until) => now >= until,
-            Trust::Tried(_) => true,
-        }
+        matches!(self.trust, Trust::Tried(..)) && self.is_sure(now)
     }
 
     /// Whether its last answers were late or reported a loss, and another path could carry instead.
@@ -179,7 +179,7 @@ mod tests {
         lateness.note(at(20_000), MS * 100, false);
         assert!(!lateness.is_doubted(), "the message was in time");
         lateness.note(at(20_020), MS * 120, false);
-        assert!(lateness.is_doubted() && lateness.is_tried(at(20_020)));
+        assert!(lateness.is_doubted());
         (0..9).for_each(|answer| lateness.note(at(20_040 + answer * 20), MS * 80, false));
         assert!(lateness.is_doubted());
         lateness.note(at(20_300), MS * 80, false);
@@ -199,7 +199,12 @@ mod tests {
         let mut pauses = Vec::new();
         for _ in 0..9 {
             lateness.note(at(now), MS * 500, false);
-            let first = (0..).find(|ms| lateness.is_tried(at(now + ms))).unwrap_or_default();
+            let begins = |ms: &u64| {
+                let (mut answered, now) = (lateness, at(now + ms));
+                answered.note(now, MS * 80, false);
+                answered.is_tried(now)
+            };
+            let first = (0..).find(begins).unwrap_or_default();
             pauses.push(first);
             now += first;
             (0..10).for_each(|answer| lateness.note(at(now + answer * 20), MS * 80, false));
@@ -207,6 +212,28 @@ mod tests {
             assert!(!lateness.is_doubted());
         }
         assert_eq!(pauses, [0, 500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
+    }
+
+    #[test]
+    fn a_path_carries_copies_only_while_its_answers_come_in_time() {
+        let mut lateness = usual_80();
+        lateness.note(at(20_000), MS * 120, false);
+        assert!(!lateness.is_tried(at(20_010)), "its last answer was late");
+        lateness.note(at(20_020), MS * 80, false);
+        assert!(lateness.is_tried(at(20_319)));
+        assert!(!lateness.is_tried(at(20_320)), "no answer for 300 ms");
+    }
+
+    #[test]
+    fn what_was_usual_in_a_hole_is_not_after_a_trial() {
+        let mut lateness = Lateness::new(at(0));
+        lateness.other = Some(OTHER);
+        lateness.note(at(3000), MS * 3000, false);
+        assert_eq!(lateness.usual(), Some(MS * 3000));
+        let answers = (0..10).map(|answer| (at(3500 + u64::from(answer) * 20), MS * (70 - answer)));
+        answers.for_each(|(now, rtt)| lateness.note(now, rtt, false));
+        assert!(!lateness.is_doubted());
+        assert_eq!(lateness.usual(), Some(MS * 70), "the longest RTT of the trial");
     }
 
     #[test]
