@@ -81,8 +81,8 @@ impl Lateness {
         self.trust = match self.trust {
             Trust::Doubted(until) if now >= until => Trust::Tried(1, rtt),
             Trust::Tried(answers, longest) if answers + 1 >= TRIAL_ANSWERS => {
-                // What came late before is not usual any more.
-                self.usual = self.usual.map(|usual| usual.min(longest.max(rtt)));
+                // What would have been late in the trial is not usual any more.
+                self.usual = self.usual.map(|usual| usual.min(longest.max(rtt).mul_f64(LATE)));
                 Trust::Trusted(now)
             }
             Trust::Tried(answers, longest) => Trust::Tried(answers + 1, longest.max(rtt)),
@@ -233,7 +233,7 @@ mod tests {
         let answers = (0..10).map(|answer| (at(3500 + u64::from(answer) * 20), MS * (70 - answer)));
         answers.for_each(|(now, rtt)| lateness.note(now, rtt, false));
         assert!(!lateness.is_doubted());
-        assert_eq!(lateness.usual(), Some(MS * 70), "the longest RTT of the trial");
+        assert_eq!(lateness.usual(), Some(MS * 91), "1.3 times the longest RTT of the trial");
     }
 
     #[test]
