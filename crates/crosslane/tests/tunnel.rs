@@ -166,8 +166,9 @@ fn traffic_flows_within_a_second_after_either_endpoint_was_killed() {
             vehicle.kill();
             vehicle = world.start_vehicle();
         }
-        ready.push(probes.clock.now());
-        down.push(probes.clock.now().since(killed));
+        let at = probes.clock.now();
+        ready.push(at);
+        down.push(at.since(killed));
         sleep(Duration::from_millis(4000));
         grown.push(count.load(Relaxed) - before);
     }
