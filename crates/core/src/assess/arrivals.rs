@@ -32,8 +32,8 @@ const PAUSES: usize = 32;
 const MEAN: (Duration, Duration) = (Duration::from_millis(15), Duration::from_millis(200));
 /// Maximum ratio of the second longest pause to the mean.
 const REGULAR: u32 = 3;
-/// Added to twice the second longest pause and the RTT.
-const MARGIN: Duration = Duration::from_millis(20);
+/// Added to twice the second longest pause, so that one message that is lost is no break: the sampling interval.
+const MARGIN: Duration = Duration::from_millis(10);
 /// The peer sends what was lost over another path within this time: two RTTs of a path with a queue.
 const GOES_ON: Duration = Duration::from_millis(500);
 /// The part of what it sent until then that it sends on.
@@ -103,9 +103,12 @@ impl Reported {
 /// What a subflow received.
 #[derive(Debug)]
 struct Received {
+    /// Bytes in order.
     bytes: u64,
+    /// Segments, also those after one that was lost: while they come the path delivers.
+    segments: u32,
     observed: Instant,
-    /// Since when the subflow is not a backup, and when `bytes` last grew since then.
+    /// Since when the subflow is not a backup, and when anything last arrived since then.
     active_since: Option<Instant>,
     grown_at: Option<Instant>,
 }
@@ -168,19 +171,20 @@ impl Flow {
         if self.received.len() >= MAX_SUBFLOWS && self.received.get(key).is_none() {
             self.received.clear();
         }
-        let bytes = transport.bytes_received;
-        let received =
-            self.received.get_or_insert(key, Received { bytes, observed: now, active_since: None, grown_at: None });
+        let Transport { bytes_received: bytes, segments_received: segments, .. } = *transport;
+        let first = Received { bytes, segments, observed: now, active_since: None, grown_at: None };
+        let received = self.received.get_or_insert(key, first);
         received.observed = now;
         received.active_since = (!transport.backup).then(|| received.active_since.unwrap_or(now));
         // A reserve receives nothing more.
         received.grown_at = received.grown_at.filter(|_| !transport.backup);
-        let before = core::mem::replace(&mut received.bytes, bytes);
-        if before >= bytes {
+        let bytes = bytes.saturating_sub(core::mem::replace(&mut received.bytes, bytes));
+        let arrived = segments.wrapping_sub(core::mem::replace(&mut received.segments, segments)) as i32 > 0;
+        if bytes == 0 && !arrived {
             return false;
         }
         received.grown_at = (!transport.backup).then_some(now);
-        self.follow_break(now, bytes - before);
+        self.follow_break(now, bytes);
         // A backup carries what another subflow cannot, without regularity.
         if self.path != path || transport.backup {
             self.previous =
@@ -189,7 +193,7 @@ impl Flow {
             self.sizes.clear();
         } else {
             push_recent(&mut self.pauses, PAUSES, now.since(self.last));
-            push_recent(&mut self.sizes, PAUSES, bytes - before);
+            push_recent(&mut self.sizes, PAUSES, bytes);
         }
         (self.path, self.last) = (path, now);
         true
@@ -210,7 +214,7 @@ impl Flow {
 
     fn detect_break(&mut self, now: Instant, transport: &Transport) -> Option<Break> {
         let longest = self.regular_pause()?;
-        let timeout = longest * 2 + MARGIN + transport.rtt.min(longest);
+        let timeout = longest * 2 + MARGIN;
         let waited = now.since(self.last);
         if transport.backup || waited <= timeout * (1 << self.doublings) {
             return None;

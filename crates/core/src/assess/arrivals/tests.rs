@@ -25,7 +25,19 @@ fn feed(arrivals: &mut Arrivals, token: u32, until: u64, bytes: impl Fn(u64) -> 
 #[test]
 fn messages_that_came_regularly_and_stop_mean_loss() {
     let broken = feed(&mut Arrivals::default(), 1, 3000, |ms| ms.min(2000) / 20 * 200);
-    assert!(broken.is_some_and(|ms| (2050..2100).contains(&ms)), "{broken:?}");
+    assert_eq!(broken, Some(2060), "50 ms: two pauses and a sampling interval");
+}
+
+/// Of messages each 20 ms one is lost, at 2 s, and sent again after 140 ms: those after it arrive out of order.
+#[test]
+fn what_arrives_after_a_message_that_was_lost_is_no_silence() {
+    let mut arrivals = Arrivals::default();
+    for ms in (0..3000).step_by(10) {
+        let in_order = if (2000..2140).contains(&ms) { 1980 } else { ms };
+        let segments = (ms - if ms < 2000 { 0 } else { 20 }) / 20;
+        let transport = Transport { segments_received: segments as u32, ..sample(1, in_order / 20 * 200, false) };
+        assert_eq!(arrivals.observe(Instant::from_millis(ms), PathId(0), &transport), None, "{ms} ms");
+    }
 }
 
 #[test]

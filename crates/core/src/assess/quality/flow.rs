@@ -62,6 +62,8 @@ const QUIET_MS: f64 = 20.0;
 const GAP: Duration = Duration::from_millis(50);
 /// For so long more must wait than the path takes while it delivers less than is offered.
 const STARVED: Duration = Duration::from_millis(200);
+/// A backup is given nothing new: what it still holds after this time holds up what the other path delivers.
+const EMPTYING: Duration = Duration::from_millis(50);
 /// A pause of a sender counts as at most this.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 /// Maximum number of sending times remembered; later ones are not.
@@ -104,6 +106,8 @@ pub(super) struct Flow {
     /// Whether more waited at the last sample than the window takes.
     is_full: bool,
     offered: Offered,
+    /// Since when it has been a backup with data in flight from before.
+    emptying_since: Option<Instant>,
     /// Since when more has waited without a break, and the bytes acknowledged by then.
     full_since: Option<(Instant, u64)>,
     /// Rate in the last such span, in bit/s.
@@ -136,6 +140,7 @@ impl Flow {
             is_bulk,
             is_full: false,
             offered: Offered::default(),
+            emptying_since: None,
             full_since: None,
             starved_bit_s: None,
         }
@@ -167,6 +172,8 @@ impl Flow {
         self.losses = self.losses * kept + f64::from(losses);
         self.deliveries = self.deliveries * kept + f64::from(delivered);
         self.quiet_since = self.quiet_since.filter(|_| delivered == 0).or(Some(now)).filter(|_| transport.unacked > 0);
+        let since = if last.backup { self.emptying_since } else { Some(now) };
+        self.emptying_since = since.filter(|_| transport.backup && transport.unacked > 0);
         if transport.unacked > 0 || delivered > 0 {
             self.follow_window(now, transport);
         }
@@ -314,9 +321,10 @@ impl Flow {
     }
 
     /// Whether ages and RTTs are those of the sender's queue. A loss makes the window of a sender of messages small; a full
-    /// one is then no sign of much data.
+    /// one is then no sign of much data. Nor is one that a backup still has.
     pub(super) fn has_much(&self) -> bool {
-        self.is_bulk || self.is_full && self.last.cwnd >= INITIAL_WINDOW
+        let is_left = self.emptying_since.is_some_and(|since| self.observed.since(since) >= EMPTYING);
+        !is_left && (self.is_bulk || self.is_full && self.last.cwnd >= INITIAL_WINDOW)
     }
 
     /// Less is delivered than is usually offered, while more waits.

@@ -49,6 +49,28 @@ fn nothing_acknowledged_is_a_sign_though_the_window_is_full() {
     assert_eq!(drive.is(), (Belief::Stalled, "quality.age"));
 }
 
+/// A full window of 40 segments, of which `each` are acknowledged every 10 ms, and the path left since RTTs grew.
+fn left_with_a_queue(each: u32) -> Drive {
+    let mut drive = Drive::new(Rat::Lte, 100);
+    drive.messages(5000, 20);
+    drive.messages(200, 90);
+    assert_eq!(drive.is(), (Belief::Fading, "quality.rtt"));
+    (0..10).for_each(|_| drive.step(40));
+    drive.transport.backup = true;
+    for step in 0..10 {
+        drive.transport.delivered += each;
+        drive.transport.bytes_acked += u64::from(each) * 1000;
+        drive.step(40_u32.saturating_sub(each * step));
+    }
+    drive
+}
+
+#[test]
+fn what_waits_on_a_path_that_was_left_is_a_sign_unless_it_is_soon_gone() {
+    assert_eq!(left_with_a_queue(2).is(), (Belief::Stalled, "quality.age"));
+    assert_eq!(left_with_a_queue(20).is(), (Belief::Fading, "quality.rtt"));
+}
+
 /// As on Linux 6.18: what comes after a lost segment is acknowledged out of order, the lost one is sent again and lost
 /// again, and with a window of one segment the next messages wait.
 #[test]
