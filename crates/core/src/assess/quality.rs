@@ -159,7 +159,7 @@ impl Quality {
         }
         let limits = Limits { late_ms, needs_signal: self.needs_signal };
         let (is_new, is_bulk, evidence) = (flow.is_new(), flow.is_bulk(), flow.evidence(now, limits));
-        let (late_at, has_much) = (flow.late_at(limits), flow.has_much());
+        let (late_at, has_much) = (flow.late_at(limits), flow.has_much(limits));
         self.is_beyond_saving = !flow.can_be_saved(late_ms);
         self.is_bulk = is_bulk;
         // One that is past is sampled now, or its subflow is gone.

@@ -316,15 +316,15 @@ impl Flow {
 
     /// When the RTTs explain the age of the oldest byte no more, if that is a sign.
     pub(super) fn late_at(&self, limits: Limits) -> Option<Instant> {
-        let since = self.aging_since().filter(|_| !self.has_much())?;
+        let since = self.aging_since().filter(|_| !self.has_much(limits))?;
         Some(since + Duration::from_secs_f64(self.age_limit_ms(limits) / 1e3) + Duration::from_micros(1))
     }
 
     /// Whether ages and RTTs are those of the sender's queue. A loss makes the window of a sender of messages small; a full
-    /// one is then no sign of much data. Nor is one that a backup still has.
-    pub(super) fn has_much(&self) -> bool {
+    /// one is then no sign of much data. Nor is one that a cellular backup still has: a radio's is left before, by its signal.
+    pub(super) fn has_much(&self, limits: Limits) -> bool {
         let is_left = self.emptying_since.is_some_and(|since| self.observed.since(since) >= EMPTYING);
-        !is_left && (self.is_bulk || self.is_full && self.last.cwnd >= INITIAL_WINDOW)
+        (limits.needs_signal || !is_left) && (self.is_bulk || self.is_full && self.last.cwnd >= INITIAL_WINDOW)
     }
 
     /// Less is delivered than is usually offered, while more waits.
@@ -374,7 +374,7 @@ impl Flow {
         let one_way_ms = self.least() / 2.0;
         let age_ms = self.aging_since().map_or(0.0, |since| ms(now.since(since)));
         let by_age = || exceeds(Sign::Age, age_ms, self.age_limit_ms(limits));
-        if self.has_much() {
+        if self.has_much(limits) {
             let first = || by_age().filter(|_| is_first);
             return self.shortfall().or_else(first).or_else(|| self.quiet(now, limits));
         }
