@@ -18,7 +18,7 @@ use crate::demand::{Admission, Demand};
 use crate::echo::Echoes;
 use crate::engine::Engine;
 use crate::mptcp::Notice;
-use crate::path::{PathId, PathSpec, PathState, Sample, SampleKind, VehicleState};
+use crate::path::{Carried, PathId, PathSpec, PathState, Sample, SampleKind, VehicleState};
 use crate::reason::Reason;
 use crate::strategy::Strategy;
 use crate::time::Instant;
@@ -222,8 +222,9 @@ impl Agent {
             self.echoes.on_transport(now, sample.path, transport);
             if self.rates.observe(now, sample.path, transport) {
                 for path in (0..MAX_PATHS as u8).map(PathId) {
-                    let carried = self.rates.sample(path);
-                    self.assess_sample(now, &carried);
+                    let is_only_network = self.is_only_network(path);
+                    let carried = Carried { is_only_network, ..self.rates.carried(path) };
+                    self.assess_sample(now, &Sample { path, kind: SampleKind::Carried(carried) });
                 }
             }
         }
@@ -237,6 +238,13 @@ impl Agent {
             assessor.advance(now);
             assessor.observe(now, sample);
         }
+    }
+
+    /// Whether no path but those over its radio can carry.
+    fn is_only_network(&self, path: PathId) -> bool {
+        let Some(radio) = self.paths.get(usize::from(path.0)).and_then(|path| path.radio) else { return false };
+        let is_beyond = |other: &&Path| other.radio != Some(radio) && !other.is_barred();
+        !self.paths.iter().filter(is_beyond).any(|other| !matches!(other.belief, Belief::Unknown | Belief::Lost))
     }
 
     /// The id that the next path gets, the first vacant one; `None` if there is no more room.

@@ -273,6 +273,8 @@ pub struct Carried {
     /// While it has been full for half a second: what all paths together sent in that time, and what was sent in the last 10 s
     /// while one path carried alone and was not full, in bit/s, if that is known.
     pub sent_of_usual: Option<[f64; 2]>,
+    /// Whether no path but those over its radio can carry.
+    pub is_only_network: bool,
 }
 
 impl Carried {

@@ -13,5 +13,6 @@ mod learned;
 mod multipath_beliefs;
 mod multipath_transfer;
 mod multipath_wire;
+mod only_network;
 mod path_manager_model;
 mod tunnel_chaos;

@@ -187,10 +187,10 @@ impl OneOfRadio {
         self.track(place).proven.is_some_and(|at| self.now < at + PROOF)
     }
 
-    /// Whether a path does not fade.
+    /// Whether a path does not fade. That of one that carries must tell more than the scatter of its signal.
     fn is_strong(&self, place: usize) -> bool {
         let track = self.track(place);
-        let margin_db = if track.is_active { STRONG_DB - self.params.hysteresis_db } else { STRONG_DB };
+        let margin_db = if track.is_active { STRONG_DB - 2.0 * self.params.hysteresis_db } else { STRONG_DB };
         track.dbm() >= self.params.threshold_dbm + margin_db
     }
 

@@ -65,7 +65,7 @@ const UNHEARD: Duration = Duration::from_secs(60);
 const LOOKAHEAD: Duration = Duration::from_millis(500);
 /// A subflow that replaces one within this time has its RTT.
 const EXPIRY: Duration = Duration::from_secs(60);
-/// Where a late message cannot be saved, it must be so far above the level, in dB.
+/// Where a late message cannot be saved, and another network carries meanwhile, it must be so far above the level, in dB.
 const CAUTION_DB: f64 = 1.5;
 /// Maximum number of such returns in a row that do not last.
 const MAX_VAIN: u32 = 8;
@@ -93,6 +93,8 @@ pub struct Quality {
     is_from_peer: bool,
     /// Whether a message that is late over this path cannot be saved over another.
     is_beyond_saving: bool,
+    /// Whether no path but those over its radio can carry.
+    is_only_network: bool,
     /// Whether the last sample was of a bulk sender.
     is_bulk: bool,
     link_down: bool,
@@ -144,7 +146,7 @@ impl Quality {
             self.flows.retain(|_, flow| now.since(flow.observed) < EXPIRY);
         }
         let key = (transport.token, transport.peer);
-        let late_ms = self.late_ms;
+        let (late_ms, is_of_the_air) = (self.late_ms, self.is_of_the_air());
         let Some(flow) = self.flows.get_mut(&key) else {
             if self.flows.len() < MAX_SUBFLOWS {
                 self.flows.insert(key, Flow::new(now, transport, self.is_bulk));
@@ -157,7 +159,7 @@ impl Quality {
             self.carried_at = Some(now);
             self.echo.on_data();
         }
-        let limits = Limits { late_ms, needs_signal: self.needs_signal };
+        let limits = Limits { late_ms, needs_signal: self.needs_signal, is_of_the_air };
         let (is_new, is_bulk, evidence) = (flow.is_new(), flow.is_bulk(), flow.evidence(now, limits));
         let (late_at, has_much) = (flow.late_at(limits), flow.has_much(limits));
         self.is_beyond_saving = !flow.can_be_saved(late_ms);
@@ -178,9 +180,16 @@ impl Quality {
         }
     }
 
+    /// Whether a single delay is that of the air, which all paths of the radio share: the signal does not explain it, and no other
+    /// network can save the message. If the unit is gone, its silence tells (`silence.rs`).
+    fn is_of_the_air(&self) -> bool {
+        let is_strong = || self.forecast.dbm().zip(self.forecast.level_dbm()).is_some_and(|(dbm, level)| dbm > level);
+        self.is_only_network && is_strong()
+    }
+
     /// Whether a late message cannot be saved; then the signal counts.
     fn update_caution(&mut self) -> bool {
-        let is_cautious = self.is_from_peer || self.is_beyond_saving;
+        let is_cautious = self.is_from_peer || self.is_beyond_saving || self.is_only_network;
         self.forecast.set_cautious(is_cautious);
         is_cautious
     }
@@ -312,6 +321,7 @@ impl Assessor for Quality {
             SampleKind::Handover { is_announced } => self.handover.on_report(now, *is_announced),
             SampleKind::Carried(carried) => {
                 self.is_from_peer = carried.is_from_peer().unwrap_or(self.is_from_peer);
+                self.is_only_network = carried.is_only_network;
                 self.update_caution();
                 let [sent, usual] = carried.sent_of_usual.unwrap_or_default();
                 if let Some(evidence) = Evidence::shortfall(sent, usual).filter(|_| !self.link_down) {

@@ -8,7 +8,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use super::averages::Offered;
 use super::stalls::MAX_SUBFLOWS;
-use crate::path::{Carried, PathId, Sample, SampleKind, Transport};
+use crate::path::{Carried, PathId, Transport};
 use crate::time::{Duration, Instant};
 
 /// Length of an interval.
@@ -259,9 +259,8 @@ impl Sum {
             constant_for: INTERVAL * constant.len() as u32,
             loss: lost_bytes as f64 / (bytes.max(0) + lost_bytes).max(1) as f64,
             queued: self.recent[INTERVALS - 1].queued,
-            received_share: None,
             fastest_other_bit_s,
-            sent_of_usual: None,
+            ..Carried::default()
         }
     }
 }
@@ -272,8 +271,8 @@ fn mean(intervals: &[Interval]) -> f64 {
 }
 
 impl Rates {
-    /// Processes the transport statistics of a subflow; returns whether an interval ends, after which there is a [new
-    /// sample](Self::sample) of each path.
+    /// Processes the transport statistics of a subflow; returns whether an interval ends, after which [what each path
+    /// carried](Self::carried) is new.
     pub fn observe(&mut self, now: Instant, path: PathId, transport: &Transport) -> bool {
         if transport.accepted {
             return false;
@@ -288,8 +287,8 @@ impl Rates {
         has_ended
     }
 
-    /// What a path carried in the last intervals.
-    pub fn sample(&self, path: PathId) -> Sample {
+    /// What a path carried in the last intervals, beside the other paths.
+    pub fn carried(&self, path: PathId) -> Carried {
         let place = usize::from(path.0);
         let bytes = |of: fn(&Sums) -> &Sum| self.paths.iter().map(|sums| of(sums).bytes().max(0)).sum::<i64>() as f64;
         let (sent, received) = (bytes(|sums| &sums.sent), bytes(|sums| &sums.received));
@@ -299,7 +298,7 @@ impl Rates {
         let fastest_other = others.map(|other| sum(&self.paths[other]).capacity_bit_s()).fold(0.0, f64::max);
         let carried = self.paths.get(place).map_or(Sum::default(), sum).carried(fastest_other);
         let sent_of_usual = self.sent_of_usual(place);
-        Sample { path, kind: SampleKind::Carried(Carried { received_share, sent_of_usual, ..carried }) }
+        Carried { received_share, sent_of_usual, ..carried }
     }
 
     fn sent_of_usual(&self, place: usize) -> Option<[f64; 2]> {

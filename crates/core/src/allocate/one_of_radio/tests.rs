@@ -126,10 +126,10 @@ fn paths_on_which_nothing_fades_carry_beside_the_strongest() {
     paths.hear(0, 2, Good, -63.0);
     paths.prove(0);
     assert_eq!(paths.at(0)[..3], [Active, Active, Closed], "the third is not even opened beside a far stronger one");
-    paths.hear(100, 1, Good, -64.5);
+    paths.hear(100, 1, Good, -67.5);
     paths.prove(100);
     assert_eq!(paths.at(100)[1], Active);
-    paths.hear(200, 1, Good, -65.5);
+    paths.hear(200, 1, Good, -68.5);
     paths.prove(200);
     assert_eq!(paths.at(200)[1], Backup);
 }
@@ -150,8 +150,15 @@ fn of_two_strong_paths_the_one_with_the_shorter_round_trip_carries_alone() {
         }
         assert_eq!(paths.at(ms)[..2], wanted, "{rtt_ms} ms");
     }
-    paths.hear(300, 1, Good, -66.0);
-    assert_eq!(paths.at(300)[..2], [Active, Backup], "the shorter one fades");
+    for (ms, dbm, wanted) in [(300, -67.9, [Backup, Active]), (400, -68.1, [Active, Backup])] {
+        paths.hear(ms, 1, Good, dbm);
+        paths.prove(ms);
+        for (place, rtt_ms) in [(0, 80), (1, 20)] {
+            let latest = paths.latest[place].transport.as_mut().unwrap();
+            latest.1.min_rtt = Some(Duration::from_millis(rtt_ms));
+        }
+        assert_eq!(paths.at(ms)[..2], wanted, "the shorter one fades at {dbm} dBm");
+    }
 }
 
 #[test]

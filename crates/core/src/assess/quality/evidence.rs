@@ -34,6 +34,8 @@ pub(super) struct Limits {
     /// Whether the signal tells when the path may be entered. Else a path that is left wrongly costs more: until it is open
     /// again there is no reserve.
     pub(super) needs_signal: bool,
+    /// Whether a single delay says nothing of the path.
+    pub(super) is_of_the_air: bool,
 }
 
 /// A sign, its figure, and the limit that it exceeds.

@@ -316,7 +316,7 @@ impl Flow {
 
     /// When the RTTs explain the age of the oldest byte no more, if that is a sign.
     pub(super) fn late_at(&self, limits: Limits) -> Option<Instant> {
-        let since = self.aging_since().filter(|_| !self.has_much(limits))?;
+        let since = self.aging_since().filter(|_| !limits.is_of_the_air && !self.has_much(limits))?;
         Some(since + Duration::from_secs_f64(self.age_limit_ms(limits) / 1e3) + Duration::from_micros(1))
     }
 
@@ -334,7 +334,7 @@ impl Flow {
 
     /// The age that the RTTs explain, in ms: that at which they usually end, and less if the message would be late then. The
     /// first acknowledgement may be delayed: it is awaited for up to two RTTs and a sampling interval.
-    fn age_limit_ms(&self, Limits { late_ms, needs_signal }: Limits) -> f64 {
+    fn age_limit_ms(&self, Limits { late_ms, needs_signal, .. }: Limits) -> f64 {
         let least = self.least();
         let deviations = if needs_signal { FEW_DEVIATIONS } else { DEVIATIONS };
         let tight_ms = self.usual.end(deviations).max(LEAST_EXCESS_MS);
@@ -373,14 +373,14 @@ impl Flow {
         // A message has arrived when half of the RTT is left.
         let one_way_ms = self.least() / 2.0;
         let age_ms = self.aging_since().map_or(0.0, |since| ms(now.since(since)));
-        let by_age = || exceeds(Sign::Age, age_ms, self.age_limit_ms(limits));
+        let counts = |_: &Evidence| !limits.is_of_the_air;
+        let by_age = || exceeds(Sign::Age, age_ms, self.age_limit_ms(limits)).filter(counts);
         if self.has_much(limits) {
-            let first = || by_age().filter(|_| is_first);
-            return self.shortfall().or_else(first).or_else(|| self.quiet(now, limits));
+            return self.shortfall().or_else(|| by_age().filter(|_| is_first)).or_else(|| self.quiet(now, limits));
         }
         by_age()
             .or_else(|| exceeds(Sign::Rtt, recent.mean, late_ms - one_way_ms).filter(|_| one_way_ms < late_ms))
-            .or_else(|| exceeds(Sign::Rtt, recent.end(DEVIATIONS), self.rtt_limit_ms(late_ms)))
+            .or_else(|| exceeds(Sign::Rtt, recent.end(DEVIATIONS), self.rtt_limit_ms(late_ms)).filter(counts))
             .or_else(|| {
                 let share = self.losses / (self.deliveries + self.losses).max(1.0);
                 exceeds(Sign::Loss, share, LOSS_SHARE).filter(|_| self.losses > MIN_LOSSES)

@@ -19,9 +19,9 @@ impl Quality {
     /// The signal at which the path may be entered.
     fn entry_dbm(&self) -> Option<f64> {
         let (margin_db, growth_db) = match self.forecast.is_cautious() {
-            true => (CAUTION_DB, CAUTIOUS_GROWTH_DB),
+            true if !self.is_only_network => (CAUTION_DB, CAUTIOUS_GROWTH_DB),
             false if self.forecast.is_proven() => (-RETURN_DB, GROWTH_DB),
-            false => (0.0, GROWTH_DB),
+            _ => (0.0, GROWTH_DB),
         };
         Some(self.forecast.level_dbm()? + growth_db * f64::from(self.short_returns) + margin_db)
     }

@@ -351,6 +351,37 @@ fn where_a_late_message_cannot_be_saved_or_is_the_peers_a_path_is_left_before() 
 }
 
 #[test]
+fn where_no_other_network_can_carry_a_single_delay_at_a_good_signal_is_no_sign() {
+    let [good, stalled, late, low] =
+        [(Belief::Good, "return"), (Belief::Stalled, "age"), (Belief::Fading, "rtt"), (Belief::Fading, "low")];
+    for (is_only_network, dbm, of_stall, of_delay, of_delays) in [
+        (false, -60.0, stalled, late, late),
+        (true, -60.0, good, good, late),
+        // It was left because of its signal.
+        (true, -95.0, stalled, low, low),
+    ] {
+        let check = |what: &str, (belief, rule): (Belief, &str), what_shows: &dyn Fn(&mut Drive)| {
+            let mut drive = Drive::new(Rat::Ieee80211p, 100);
+            for place in 0..50 {
+                drive.signal(if place < 45 { -60.0 } else { dbm });
+                let carried = Carried { received_share: Some(0.0), is_only_network, ..Carried::default() };
+                drive.observe(SampleKind::Carried(carried));
+                drive.messages(100, 20);
+            }
+            what_shows(&mut drive);
+            let (is, by) = drive.is();
+            assert_eq!((is, by.trim_start_matches("quality.")), (belief, rule), "{what}: {is_only_network} {dbm} dBm");
+        };
+        check("a byte waits", of_stall, &|drive| {
+            drive.sent += 1;
+            (0..20).for_each(|_| drive.step(1));
+        });
+        check("some messages are delayed", of_delay, &|drive| drive.messages(100, 60));
+        check("messages are late in the mean", of_delays, &|drive| drive.messages(2000, 150));
+    }
+}
+
+#[test]
 fn what_waits_in_a_handover_that_was_announced_is_no_sign() {
     for (is_announced, is) in [(true, (Belief::Good, "quality.link-up")), (false, (Belief::Stalled, "quality.age"))] {
         let mut drive = Drive::new(Rat::Lte, 100);
