@@ -25,7 +25,7 @@ use crate::time::Instant;
 use crate::volume::Volume;
 use crate::wanted::{ConnectionClass, Order, Wanted};
 use allocation::Class;
-use path::{Path, Reports, reason_for};
+use path::{Path, Reports, is_only_network, reason_for};
 
 mod allocation;
 mod changes;
@@ -222,7 +222,7 @@ impl Agent {
             self.echoes.on_transport(now, sample.path, transport);
             if self.rates.observe(now, sample.path, transport) {
                 for path in (0..MAX_PATHS as u8).map(PathId) {
-                    let is_only_network = self.is_only_network(path);
+                    let is_only_network = is_only_network(&self.paths, path);
                     let carried = Carried { is_only_network, ..self.rates.carried(path) };
                     self.assess_sample(now, &Sample { path, kind: SampleKind::Carried(carried) });
                 }
@@ -238,13 +238,6 @@ impl Agent {
             assessor.advance(now);
             assessor.observe(now, sample);
         }
-    }
-
-    /// Whether no path but those over its radio can carry.
-    fn is_only_network(&self, path: PathId) -> bool {
-        let Some(radio) = self.paths.get(usize::from(path.0)).and_then(|path| path.radio) else { return false };
-        let is_beyond = |other: &&Path| other.radio != Some(radio) && !other.is_barred();
-        !self.paths.iter().filter(is_beyond).any(|other| !matches!(other.belief, Belief::Unknown | Belief::Lost))
     }
 
     /// The id that the next path gets, the first vacant one; `None` if there is no more room.

@@ -52,6 +52,13 @@ pub(super) fn reason_for(paths: &[Path], place: usize, changed: usize) -> Reason
     if place == changed { cause.reason.clone() } else { cause.reason.about(&cause.name, cause.belief.name()) }
 }
 
+/// Whether a path is over a radio that several can share, and none beyond it can carry.
+pub(super) fn is_only_network(paths: &[Path], path: PathId) -> bool {
+    let Some(radio) = paths.get(usize::from(path.0)).and_then(|path| path.radio) else { return false };
+    let is_beyond = |other: &&Path| other.radio != Some(radio) && !other.is_barred();
+    !paths.iter().filter(is_beyond).any(|other| !matches!(other.belief, Belief::Unknown | Belief::Lost))
+}
+
 impl Path {
     pub(super) fn new(spec: &PathSpec, rank: u8, assessors: Vec<Box<dyn Assessor + Send>>) -> Path {
         let measures = assessors.iter().position(|assessor| assessor.history().is_some());
