@@ -222,8 +222,8 @@ impl Agent {
             self.echoes.on_transport(now, sample.path, transport);
             if self.rates.observe(now, sample.path, transport) {
                 for path in (0..MAX_PATHS as u8).map(PathId) {
-                    let is_only_network = is_only_network(&self.paths, path);
-                    let carried = Carried { is_only_network, ..self.rates.carried(path) };
+                    let carried =
+                        Carried { is_only_network: is_only_network(&self.paths, path), ..self.rates.carried(path) };
                     self.assess_sample(now, &Sample { path, kind: SampleKind::Carried(carried) });
                 }
             }
@@ -282,8 +282,7 @@ impl Agent {
     /// A subflow over a path of unknown belief sets the path's state, so that an agent
     /// that starts in the middle of a connection adopts it.
     fn adopt(&mut self, now: Instant, event: &Event) {
-        let found: Vec<(PathId, PathState)> =
-            self.actuators.iter().flat_map(|actuator| actuator.found(event)).collect();
+        let found: Vec<_> = self.actuators.iter().flat_map(|actuator| actuator.found(event)).collect();
         if found.is_empty() {
             return;
         }
