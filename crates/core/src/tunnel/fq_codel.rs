@@ -153,7 +153,8 @@ impl<P> Queue<P> {
 
     /// The next packet to send; it stays the next until it is taken.
     pub(super) fn head(&mut self, now: Instant, delays: impl FnOnce() -> PathDelays) -> Option<&Queued<P>> {
-        if self.head.is_none() {
+        let is_any_scheduled = !self.new_flows.is_empty() || !self.old_flows.is_empty();
+        if self.head.is_none() && is_any_scheduled {
             self.head = self.take(now, delays());
         }
         self.head.as_ref()

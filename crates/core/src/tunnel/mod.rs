@@ -168,7 +168,8 @@ impl<P: Clone> Tunnel<P> {
 
     /// Sends the next packet, with its copies, if a path has room.
     fn transmit(&mut self, now: Instant) {
-        if self.paths.any_delivers()
+        if !self.retransmits.packets.is_empty()
+            && self.paths.any_delivers()
             && let Some(&Retransmittable { bytes, flow, bulk, avoid, .. }) = self.retransmits.front(now)
         {
             let aim = if bulk { Aim::Arrival } else { Aim::of(false, bytes) };

@@ -8,7 +8,7 @@ use super::primary_path::primary_path;
 use super::recv_path::LATE_REPORT_BYTES;
 use super::send_path::{Liveness, SendPath};
 use super::wire::control_message::MAX_PATHS;
-use crate::path::{PathId, PathState};
+use crate::path::{PathId, PathState, PerPath};
 use crate::time::{Duration, Instant};
 
 /// How long a packet waits for the most preferred path before it may use the next.
@@ -90,10 +90,26 @@ impl Trust {
     }
 }
 
+/// Whether a path has room for a packet.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    path: PathId,
+    has_cwnd_room: bool,
+    has_room_for_copies: bool,
+    paced_to: Instant,
+}
+
+impl Room {
+    fn is_free(&self, now: Instant) -> bool {
+        self.has_cwnd_room && self.paced_to <= now
+    }
+}
+
 /// A path that may carry a packet.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     path: PathId,
+    room: Room,
     rank: u8,
     is_backup: bool,
     trust: Trust,
@@ -110,19 +126,12 @@ struct Candidate {
     in_flight_bytes: u64,
     /// Whether it carries no bulk, which it would hold up.
     rests: bool,
-    has_cwnd_room: bool,
-    has_room_for_copies: bool,
-    paced_to: Instant,
 }
 
 impl Candidate {
-    fn is_free(&self, now: Instant) -> bool {
-        self.has_cwnd_room && self.paced_to <= now
-    }
-
     /// Whether slow start may still enlarge its window. At first the window may be full for a moment, until a report comes.
     fn finds_its_rate(&self) -> bool {
-        self.in_slow_start && (self.has_cwnd_room || self.in_flight_bytes < SMALL_WINDOW_BYTES)
+        self.in_slow_start && (self.room.has_cwnd_room || self.in_flight_bytes < SMALL_WINDOW_BYTES)
     }
 
     /// The place of its path in the order of preference; backups come last.
@@ -176,36 +185,41 @@ impl Scheduler {
 
     /// The paths on which to send a packet now; none if it has to wait.
     pub(super) fn choose<P>(&mut self, now: Instant, mode: Mode, paths: &mut Paths<P>, head: Head) -> PathSet {
-        let mut candidates = core::mem::take(&mut self.candidates);
-        find_candidates(now, mode, paths, head, &mut candidates);
-        for full in candidates.iter().filter(|candidate| !candidate.has_cwnd_room) {
+        let mut rooms = find_rooms(mode, paths);
+        for full in rooms.iter().filter(|room| !room.has_cwnd_room) {
             if let Some(path) = paths.get_mut(full.path) {
                 path.sender.note_full(now);
             }
         }
-        let chosen = match mode {
-            Mode::Redundant => {
-                let free = candidates.iter().filter(|candidate| candidate.has_room_for_copies);
-                free.map(|free| free.path).collect()
+        self.copy_on = None;
+        let chosen: PathSet = match mode {
+            Mode::Redundant => rooms.iter().filter(|room| room.has_room_for_copies).map(|room| room.path).collect(),
+            // Often none is free: what else counts is looked at only if one is, or for the path of a new flow.
+            _ if mode == Mode::PerFlow || rooms.iter().any(|room| room.is_free(now)) => {
+                let mut candidates = core::mem::take(&mut self.candidates);
+                find_candidates(now, paths, head, &rooms, &mut candidates);
+                let first = self.first_free(now, mode, paths, head, &mut candidates);
+                let in_doubt = first.filter(|_| mode == Mode::Adaptive);
+                self.copy_on = in_doubt.and_then(|path| second(now, path, &candidates));
+                rooms.retain(|room| candidates.iter().any(|candidate| candidate.path == room.path));
+                self.candidates = candidates;
+                first.into_iter().collect()
             }
-            _ => self.first_free(now, mode, paths, head, &mut candidates).into_iter().collect::<PathSet>(),
+            _ => PathSet::from_iter(None),
         };
-        self.copy_on =
-            chosen.iter().next().filter(|_| mode == Mode::Adaptive).and_then(|path| second(now, path, &candidates));
         self.retry_at = None;
-        if chosen.is_empty() && !candidates.is_empty() {
+        if chosen.is_empty() && !rooms.is_empty() {
             let overflow =
                 matches!(mode, Mode::CheapestFirst | Mode::Adaptive).then_some(head.arrived + OVERFLOW_AFTER);
-            let paced = candidates.iter().filter(|path| path.has_cwnd_room).map(|path| path.paced_to);
+            let paced = rooms.iter().filter(|room| room.has_cwnd_room).map(|room| room.paced_to);
             self.retry_at = paced.chain(overflow).filter(|at| *at > now).min();
             // A path that was offered too little shows nothing about its rate.
-            for free in candidates.iter().filter(|candidate| candidate.is_free(now)) {
+            for free in rooms.iter().filter(|room| room.is_free(now)) {
                 if let Some(path) = paths.get_mut(free.path) {
                     path.sender.rate.idle = now;
                 }
             }
         }
-        self.candidates = candidates;
         chosen
     }
 
@@ -256,14 +270,14 @@ impl Scheduler {
             }
             _ => false,
         };
-        candidates.iter().find(|candidate| candidate.is_free(now) && may(candidate)).map(|free| free.path)
+        candidates.iter().find(|candidate| candidate.room.is_free(now) && may(candidate)).map(|free| free.path)
     }
 
     /// The path of a flow: the assigned one, or that with the earliest expected arrival.
     fn path_of_flow(&mut self, flow: u8, candidates: &[Candidate]) -> Option<PathId> {
         let slot = self.flow_paths.get_mut(usize::from(flow))?;
         if slot.is_none_or(|pinned| !candidates.iter().any(|candidate| candidate.path == pinned)) {
-            let free = |candidate: &&Candidate| (!candidate.has_cwnd_room, candidate.expected_arrival_us);
+            let free = |candidate: &&Candidate| (!candidate.room.has_cwnd_room, candidate.expected_arrival_us);
             *slot = candidates.iter().min_by_key(free).map(|best| best.path);
         }
         *slot
@@ -277,7 +291,7 @@ fn second(now: Instant, first: PathId, candidates: &[Candidate]) -> Option<PathI
     let is_sure = first.is_sure && first.trust == Trust::InTime;
     let others = candidates
         .iter()
-        .filter(|other| other.path != first.path && other.has_room_for_copies && other.paced_to <= now);
+        .filter(|other| other.path != first.path && other.room.has_room_for_copies && other.room.paced_to <= now);
     let is_at_risk = |other: &&Candidate| {
         let is_doubted = other.is_up && other.trust != Trust::InTime;
         first.trust != Trust::InTime || is_doubted && other.place() < first.place() && (other.is_tried || !is_sure)
@@ -288,19 +302,32 @@ fn second(now: Instant, first: PathId, candidates: &[Candidate]) -> Option<PathI
 
 /// Finds the paths that may carry: those of the best class, in mode redundant all that are not closed, and in mode
 /// adaptive all that are up.
-fn find_candidates<P>(now: Instant, mode: Mode, paths: &Paths<P>, head: Head, candidates: &mut Vec<Candidate>) {
-    let reference = paths.reference_delay();
+fn find_rooms<P>(mode: Mode, paths: &Paths<P>) -> PerPath<Room> {
     let best = paths.senders().filter_map(class).min();
-    candidates.clear();
     // A copy on every open path, also on backups: who chooses copies chooses their cost.
     let copies = matches!(mode, Mode::Redundant | Mode::Adaptive);
     let may = |sender: &SendPath<P>| copies && sender.is_open() || class(sender) == best;
     let usable = paths.iter().filter(|(_, path)| best.is_some() && may(&path.sender));
-    candidates.extend(usable.map(|(id, Path { sender, .. })| {
+    let room = |(path, Path { sender, .. }): (PathId, &Path<P>)| Room {
+        path,
+        has_cwnd_room: sender.has_cwnd_room(),
+        has_room_for_copies: copies && sender.has_room_for_copies(),
+        paced_to: sender.paced_to(),
+    };
+    usable.map(room).collect()
+}
+
+/// Finds what counts for a packet on these paths.
+fn find_candidates<P>(now: Instant, paths: &Paths<P>, head: Head, rooms: &[Room], candidates: &mut Vec<Candidate>) {
+    let reference = paths.reference_delay();
+    candidates.clear();
+    let senders = rooms.iter().filter_map(|room| Some((room, &paths.get(room.path)?.sender)));
+    candidates.extend(senders.map(|(&room, sender)| {
         let rate = sender.estimated_bytes_s();
         Candidate {
-            path: id,
-            rank: paths.order.rank(id),
+            path: room.path,
+            room,
+            rank: paths.order.rank(room.path),
             is_backup: sender.wanted_state == PathState::Backup,
             trust: Trust::of(now, sender),
             is_up: sender.liveness() == Liveness::Up,
@@ -313,9 +340,6 @@ fn find_candidates<P>(now: Instant, mode: Mode, paths: &Paths<P>, head: Head, ca
             in_slow_start: sender.in_slow_start(),
             in_flight_bytes: sender.bytes_in_flight(),
             rests: false,
-            has_cwnd_room: sender.has_cwnd_room(),
-            has_room_for_copies: copies && sender.has_room_for_copies(),
-            paced_to: sender.paced_to(),
         }
     }));
 }

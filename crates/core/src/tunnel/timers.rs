@@ -29,11 +29,13 @@ impl<P: Clone> Tunnel<P> {
     pub(super) fn advance_if_due(&mut self, now: Instant) {
         if self.advance_at.is_some_and(|at| at <= now) {
             self.advance(now);
+            let mut due = self.due();
             // The result may itself be due at once, such as a path whose probe timed out long ago.
-            if self.due().is_some_and(|at| at <= now) {
+            if due.is_some_and(|at| at <= now) {
                 self.advance(now);
+                due = self.due();
             }
-            self.advance_at = self.due().map(|at| at.max(now + Duration::from_nanos(1)));
+            self.advance_at = due.map(|at| at.max(now + Duration::from_nanos(1)));
         }
     }
 

@@ -145,13 +145,11 @@ impl TunnelEndpoints {
                 (key.path, u32::from(packet.ip_bytes()) + feedback_bytes + self.overhead.around_packet())
             }
             Output::Message { path, number, message } => {
-                let mut wire = Vec::new();
-                message.write(&mut wire);
                 let around = match number {
                     Some(_) => self.overhead.around_packet(),
                     None => self.overhead.around_unnumbered(),
                 };
-                (*path, wire.len() as u32 + around)
+                (*path, message.body.bytes() as u32 + around)
             }
             Output::Deliver(packet) => return Some(TunnelOutput::Delivered(**packet)),
             Output::Changed { path, liveness, reason } => {
