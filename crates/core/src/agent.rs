@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use crate::actuator::{self, Actuator, Command, Event};
 use crate::allocate::learned::trial::Trial;
-use crate::allocate::{Allocator, Mode};
+use crate::allocate::{Allocator, Latest, Mode};
 use crate::assess::arrivals::Arrivals;
 use crate::assess::rates::Rates;
 use crate::assess::{Alarm, Assessor, Belief, Finding};
@@ -268,7 +268,7 @@ impl Agent {
     /// A removed path counts as lost, and is closed whatever the allocator wants.
     fn remove_path(&mut self, now: Instant, id: PathId) {
         let Some(path) = self.paths.get_mut(usize::from(id.0)).filter(|path| !path.removed) else { return };
-        (path.removed, path.belief, path.assessors) = (true, Belief::Lost, Vec::new());
+        (path.removed, path.belief, path.assessors, path.latest) = (true, Belief::Lost, Vec::new(), Latest::default());
         self.preferred.take_if(|preferred| preferred.path == id);
         let reason = Reason::plain("paths.remove", format!("{} was removed", path.name));
         self.allocate(now, |_, _| reason.clone());

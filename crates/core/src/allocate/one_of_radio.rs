@@ -59,8 +59,6 @@ pub struct Params {
     pub hysteresis_db: f64,
     /// Time constant of the smoothing of the signals.
     pub smoothing: Duration,
-    /// Whether a path whose data waits is better than one whose station does not answer.
-    pub prefers_stalled: bool,
 }
 
 /// The allocator.
@@ -156,11 +154,11 @@ impl OneOfRadio {
         let class = |place: usize| match counted[place].belief {
             Belief::Good => 0,
             Belief::Fading => 1,
-            Belief::Unknown if self.track(place).signal.is_some() && !self.is_doubted(place) => 2,
-            Belief::Lost => 3,
+            Belief::Unknown if self.track(place).signal.is_some() => 2,
+            Belief::Lost if self.track(place).signal.is_some() => 3,
             Belief::Stalled => 4,
-            // No message of its station has ever arrived.
-            Belief::Unknown => 5,
+            // No message of its station has ever arrived, or it is removed.
+            Belief::Unknown | Belief::Lost => 5,
         };
         let rank = |place: usize| (class(place), !self.is_proven(place), self.is_detour(counted, place));
         let dbm = |place: usize| self.track(place).dbm();
@@ -175,11 +173,6 @@ impl OneOfRadio {
                 && (is_enough || !self.is_proven(best))
         };
         Some(present.filter(stays).unwrap_or(best))
-    }
-
-    /// Whether a station that does not answer is worse than one for which data waits.
-    fn is_doubted(&self, place: usize) -> bool {
-        self.params.prefers_stalled && self.track(place).answers == Some(false)
     }
 
     /// Whether a path has a subflow.

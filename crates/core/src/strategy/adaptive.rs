@@ -41,8 +41,7 @@ impl Strategy for Params {
 
     fn allocator(&self, mode: Mode) -> Box<dyn Allocator + Send> {
         let smoothing = Duration::from_millis(100);
-        let params =
-            one_of_radio::Params { mode, threshold_dbm: -82.0, hysteresis_db: 3.0, smoothing, prefers_stalled: true };
+        let params = one_of_radio::Params { mode, threshold_dbm: -82.0, hysteresis_db: 3.0, smoothing };
         Box::new(Adaptive::new(params))
     }
 }

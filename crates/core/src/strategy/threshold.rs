@@ -49,6 +49,6 @@ impl Params {
     pub(super) fn one_of_radio(&self, mode: Mode) -> one_of_radio::Params {
         let smoothing = Duration::from_millis(self.signal.smoothing_ms.into());
         let threshold::Params { threshold_dbm, hysteresis_db, .. } = self.signal;
-        one_of_radio::Params { mode, threshold_dbm, hysteresis_db, smoothing, prefers_stalled: false }
+        one_of_radio::Params { mode, threshold_dbm, hysteresis_db, smoothing }
     }
 }

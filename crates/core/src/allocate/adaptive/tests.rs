@@ -2,13 +2,8 @@ use super::*;
 use crate::path::{Rat, Signal, Transport};
 use PathState::{Active, Backup, Closed};
 
-const PARAMS: Params = Params {
-    mode: Mode::Backup,
-    threshold_dbm: -82.0,
-    hysteresis_db: 3.0,
-    smoothing: Duration::from_millis(300),
-    prefers_stalled: true,
-};
+const PARAMS: Params =
+    Params { mode: Mode::Backup, threshold_dbm: -82.0, hysteresis_db: 3.0, smoothing: Duration::from_millis(300) };
 
 #[test]
 fn a_reserve_that_is_not_good_is_closed_only_beside_a_good_path_beyond_its_radio() {

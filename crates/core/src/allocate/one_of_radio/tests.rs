@@ -1,7 +1,7 @@
 use super::track::FRAME_HOLD;
 use super::*;
 use crate::allocate::Latest;
-use crate::assess::Belief::{Fading, Good, Stalled, Unknown};
+use crate::assess::Belief::{Fading, Good, Lost, Stalled, Unknown};
 use crate::path::{Rat, Signal, Transport};
 use PathState::{Active, Backup, Closed};
 
@@ -16,13 +16,7 @@ struct Paths {
 
 impl Paths {
     fn new(mode: Mode) -> Paths {
-        let params = Params {
-            mode,
-            threshold_dbm: -82.0,
-            hysteresis_db: 3.0,
-            smoothing: Duration::ZERO,
-            prefers_stalled: false,
-        };
+        let params = Params { mode, threshold_dbm: -82.0, hysteresis_db: 3.0, smoothing: Duration::ZERO };
         let input = |rank: u8| PathInput { belief: Unknown, was: Closed, rank, radio: (rank < 3).then_some(0) };
         Paths {
             allocator: OneOfRadio::new(params),
@@ -184,6 +178,22 @@ fn a_good_signal_of_a_station_that_does_not_answer_opens_nothing() {
     paths.latest[1].answers = Some((Instant::from_millis(100), true));
     paths.deliver(100, 0, 2);
     assert_eq!(paths.at(100)[..2], [Active, Backup]);
+}
+
+#[test]
+fn a_unit_for_which_data_waits_precedes_one_that_is_removed_and_follows_one_that_does_not_answer() {
+    let mut paths = Paths::new(Mode::Aggregate);
+    paths.hear(0, 0, Good, -50.0);
+    paths.hear(0, 1, Fading, -85.0);
+    paths.prove(0);
+    assert_eq!(paths.at(0)[0], Active);
+    (paths.inputs[0].belief, paths.inputs[1].belief, paths.inputs[3].belief) = (Lost, Stalled, Lost);
+    assert_eq!(paths.at(100)[..2], [Active, Closed], "it may still be there");
+    paths.latest[0] = Latest::default();
+    assert_eq!(paths.at(200)[..2], [Closed, Active], "of one that is removed nothing is known");
+    paths.hear(1300, 2, Fading, -88.0);
+    paths.latest[2].answers = Some((Instant::ZERO, false));
+    assert_eq!(paths.at(1300)[..3], [Closed, Closed, Active]);
 }
 
 #[test]

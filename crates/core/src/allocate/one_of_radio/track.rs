@@ -58,6 +58,7 @@ impl Track {
         self.is_active = input.was == PathState::Active;
         self.answers = latest.answers.map(|(_, answers)| answers);
         self.proven = latest.transport.map(|(at, _)| at);
+        self.signal = self.signal.filter(|_| latest.signal.is_some());
         if let Some((at, signal)) = latest.signal
             && self.signal.is_none_or(|(_, then, _)| at > then)
         {
