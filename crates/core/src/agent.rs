@@ -265,12 +265,13 @@ impl Agent {
         }
     }
 
-    /// A removed path counts as lost, and is closed whatever the allocator wants.
+    /// A removed path counts as lost, and is closed whatever the allocator wants. The allocators forget it in a review.
     fn remove_path(&mut self, now: Instant, id: PathId) {
         let Some(path) = self.paths.get_mut(usize::from(id.0)).filter(|path| !path.removed) else { return };
         (path.removed, path.belief, path.assessors, path.latest) = (true, Belief::Lost, Vec::new(), Latest::default());
         self.preferred.take_if(|preferred| preferred.path == id);
         let reason = Reason::plain("paths.remove", format!("{} was removed", path.name));
+        self.review(now);
         self.allocate(now, |_, _| reason.clone());
         self.pass(now, &Event::Address { path: id, local: None, if_index: 0 });
     }
@@ -384,9 +385,8 @@ impl Engine for Agent {
         {
             self.assess(now);
         }
-        let mut actuators = self.actuators.iter_mut();
         self.reports.outputs.pop_front().or_else(|| {
-            actuators.find_map(|actuator| actuator.poll(now)).map(|output| match output {
+            self.actuators.iter_mut().find_map(|actuator| actuator.poll(now)).map(|output| match output {
                 actuator::Output::Command(command) => Output::Command(command),
                 actuator::Output::Notice(notice) => Output::Notice(notice),
             })

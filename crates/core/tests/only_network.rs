@@ -1,4 +1,4 @@
-//! Where no other network can carry, a delay over a roadside unit at a good signal is no reason to leave it.
+//! Roadside units as the only network: a delay at a good signal is no reason to leave one, and one that is removed carries no more.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use crosslane_core::agent::{Agent, Input};
 use crosslane_core::allocate::Mode;
-use crosslane_core::assess::Belief;
+use crosslane_core::assess::{Assessor, Belief};
 use crosslane_core::engine::Engine;
-use crosslane_core::path::{PathId, PathSpec, Rat, Sample, SampleKind, Signal, Transport};
+use crosslane_core::path::{PathId, PathSpec, PathState, Rat, Sample, SampleKind, Signal, Transport};
 use crosslane_core::reason::Reason;
-use crosslane_core::strategy::adaptive;
+use crosslane_core::strategy::{Strategy, adaptive};
 use crosslane_core::time::Instant;
 use crosslane_core::volume::Volume;
 
@@ -67,4 +67,45 @@ fn a_delay_at_a_good_signal_counts_while_a_path_beyond_the_radio_can_carry() {
         Belief::Good,
         "it is removed"
     );
+}
+
+/// Takes a path with a signal below −70 dBm for stalled.
+#[derive(Default)]
+struct BySignal(Belief, Reason);
+
+impl Assessor for BySignal {
+    fn observe(&mut self, _: Instant, sample: &Sample) {
+        if let SampleKind::Signal(signal) = sample.kind {
+            self.0 = if signal.rssi_dbm < -70.0 { Belief::Stalled } else { Belief::Good };
+        }
+    }
+
+    fn advance(&mut self, _: Instant) {}
+
+    fn belief(&self) -> (Belief, &Reason) {
+        (self.0, &self.1)
+    }
+}
+
+#[test]
+fn a_unit_for_which_data_waits_carries_when_the_good_one_is_removed() {
+    let units = ["rsu1", "rsu2"].map(|name| PathSpec {
+        name: name.into(),
+        rat: Rat::Ieee80211p,
+        local: None,
+        if_index: 1,
+        radio: Some(0),
+    });
+    let allocator = adaptive::Params::default().allocator(Mode::Backup);
+    let assessors = Box::new(|_, _: &PathSpec| vec![Box::new(BySignal::default()) as Box<dyn Assessor + Send>]);
+    let mut agent = Agent::of(&units, &[0, 0], assessors, allocator, Vec::new());
+    for (path, rssi_dbm) in [(0, -50.0), (1, -80.0)] {
+        let signal = SampleKind::Signal(Signal { rssi_dbm, ..Signal::default() });
+        agent.handle(Instant::from_millis(10), Sample { path: PathId(path), kind: signal }.into());
+    }
+    let states = |agent: &Agent| -> Vec<PathState> { agent.views().map(|view| view.state).collect() };
+    assert_eq!(states(&agent)[0], PathState::Active);
+    agent.handle(Instant::from_millis(20), Input::RemovePath(PathId(0)));
+    agent.handle(Instant::from_millis(30), Sample { path: PathId(1), kind: SampleKind::Link { up: true } }.into());
+    assert_eq!(states(&agent).last(), Some(&PathState::Active));
 }

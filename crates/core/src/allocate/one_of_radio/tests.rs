@@ -40,6 +40,13 @@ impl Paths {
         (0..3).for_each(|place| self.deliver(ms, place, 0));
     }
 
+    /// The least RTTs of the first paths, which have subflows.
+    fn measure_rtts(&mut self, rtts_ms: [u64; 2]) {
+        for (latest, ms) in self.latest.iter_mut().zip(rtts_ms) {
+            latest.transport.as_mut().unwrap().1.min_rtt = Some(Duration::from_millis(ms));
+        }
+    }
+
     fn at(&mut self, ms: u64) -> Vec<PathState> {
         let supplies: Vec<PathSupply> = self
             .inputs
@@ -138,19 +145,13 @@ fn of_two_strong_paths_the_one_with_the_shorter_round_trip_carries_alone() {
         paths.hear(ms, 0, Good, -50.0);
         paths.hear(ms, 1, Good, -55.0);
         paths.prove(ms);
-        for (place, ms) in [(0, rtt_ms), (1, 20)] {
-            let latest = paths.latest[place].transport.as_mut().unwrap();
-            latest.1.min_rtt = Some(Duration::from_millis(ms));
-        }
+        paths.measure_rtts([rtt_ms, 20]);
         assert_eq!(paths.at(ms)[..2], wanted, "{rtt_ms} ms");
     }
     for (ms, dbm, wanted) in [(300, -67.9, [Backup, Active]), (400, -68.1, [Active, Backup])] {
         paths.hear(ms, 1, Good, dbm);
         paths.prove(ms);
-        for (place, rtt_ms) in [(0, 80), (1, 20)] {
-            let latest = paths.latest[place].transport.as_mut().unwrap();
-            latest.1.min_rtt = Some(Duration::from_millis(rtt_ms));
-        }
+        paths.measure_rtts([80, 20]);
         assert_eq!(paths.at(ms)[..2], wanted, "the shorter one fades at {dbm} dBm");
     }
 }
