@@ -15,6 +15,7 @@ use crosslane::clock::Clock;
 use crosslane::testbed::{Namespace, SERVER, Wiring};
 use crosslane_core::time::Instant;
 use nix::sys::signal::Signal;
+use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
 
 const TCP_PORT: u16 = 7000;
 const ECHO_PORT: u16 = 7001;
@@ -102,8 +103,12 @@ fn transfer(mut from: &TcpStream, mut to: &TcpStream, bytes: &[u8]) {
 }
 
 /// A TCP connection with unlimited data; returns the counter of received bytes.
+///
+/// CUBIC, whatever the machine prefers: where an interruption follows a ProbeRTT of BBR, that forgets the rate and
+/// takes 3 to 5 s to find it again.
 fn endless(world: &World) -> Arc<AtomicUsize> {
     let (mut client, mut server) = connect(world, (INNER, TCP_PORT));
+    setsockopt(&client, TcpCongestion, &"cubic".into()).unwrap();
     let count = Arc::new(AtomicUsize::new(0));
     let counted = count.clone();
     thread::spawn(move || {
