@@ -9,7 +9,7 @@
 //! paths are swapped in a trial there, since that tree must know what the other order brings there, too.
 
 use alloc::vec::Vec;
-use core::ops::Add;
+use core::ops::{Add, Mul};
 
 /// Windows that count of a trial, and of each side of it. Before them what is in flight must arrive, which
 /// was sent in the former order.
@@ -38,6 +38,10 @@ const MAX_SERIES: usize = 8;
 const MARGIN: f64 = 0.015;
 /// A series ends before it has [`FIRST`] trials if these deliver less by a fifth.
 const HOPELESS: f64 = -0.1;
+/// A tree is new no longer if the trials of a series deliver less than half.
+const PROVED: f64 = -1.0 / 3.0;
+/// A trial ends with the window until which it delivers less than this part of what the windows before it did.
+const FAR_LESS: f64 = 1.0 / 3.0;
 /// Greatest ratio that is reported.
 const MAX_RATIO: f64 = 100.0;
 /// Quantiles of Student's t distribution for series of 3 to 8 trials.
@@ -118,6 +122,14 @@ impl Add for Delivered {
     }
 }
 
+impl Mul<f64> for Delivered {
+    type Output = Delivered;
+
+    fn mul(self, factor: f64) -> Delivered {
+        Delivered { mbit_s: self.mbit_s * factor, weighted_ms: self.weighted_ms * factor }
+    }
+}
+
 impl Delivered {
     fn delay_ms(self) -> f32 {
         if self.mbit_s > 0.0 { (self.weighted_ms / self.mbit_s) as f32 } else { f32::NAN }
@@ -151,6 +163,7 @@ pub struct Comparison {
     /// What was delivered in the latest windows of the order in force.
     latest: Vec<Delivered>,
     before: Delivered,
+    /// The same of the trial, as if all [`COUNTED`] windows had been like those until its end.
     during: Delivered,
     /// Of the last trial, until it is taken.
     outcome: Option<Outcome>,
@@ -260,7 +273,9 @@ impl Comparison {
             }
             Part { counted, .. } => {
                 self.during = self.during + window.into();
-                if counted == COUNTED {
+                let during = self.during * (COUNTED as f64 / counted as f64);
+                if counted == COUNTED || during.mbit_s < self.before.mbit_s * FAR_LESS {
+                    self.during = during;
                     self.trial = Some(Part { windows: 0, counted: 0, is_after: true, is_swap });
                 }
             }
@@ -321,10 +336,8 @@ impl Comparison {
         if goes_on && (count < MAX_SERIES || self.significant().is_some()) {
             return;
         }
-        self.new_series = match self.significant() {
-            Some(_) => 0,
-            None => self.new_series.saturating_sub(1),
-        };
+        let has_proved = mean(&self.series) < PROVED || self.significant().is_some();
+        self.new_series = if has_proved { 0 } else { self.new_series.saturating_sub(1) };
         self.series.clear();
     }
 

@@ -50,6 +50,28 @@ fn while_all_is_well_trials_take_a_hundredth_of_the_windows_after_the_first_two(
     // Each takes five windows, one of them until what is in flight has arrived. One is enough for a new series, as it
     // delivers less by more than a fifth.
     assert_eq!(in_trials, 5 * (usize::from(NEW_SERIES) + 29));
+    let (in_trials, _) = run(&mut Comparison::new(SHARE), 60 * MINUTE, noisy(1, 10.0, 4.0, 0.1));
+    assert_eq!(in_trials, 5 * 30, "a tree that brings more than twice as much is new no longer");
+}
+
+#[test]
+fn a_tree_that_shows_no_advantage_is_compared_in_a_second_series() {
+    let mut comparison = Comparison::new(SHARE);
+    let (in_trials, _) = run(&mut comparison, MINUTE / 2, |_| Some(10.0));
+    assert_eq!(in_trials, 5 * FIRST * usize::from(NEW_SERIES));
+}
+
+#[test]
+fn a_trial_ends_with_the_window_until_which_it_delivers_less_than_a_third() {
+    let trial = |delivers: &[f32]| {
+        let (mut comparison, mut delivers) = (Comparison::new(SHARE), delivers.iter());
+        let mut next = |by| Some(if by == By::Tree { 12.0 } else { *delivers.next().unwrap() });
+        let (in_trial, _) = run(&mut comparison, START as usize + 11, &mut next);
+        (in_trial, comparison.take_outcome().unwrap().goodput_mbit_s)
+    };
+    assert_eq!(trial(&[12.0, 3.9]), (2, [12.0, 3.9]), "the first window is not counted");
+    assert_eq!(trial(&[0.0, 4.1, 3.1]), (3, [12.0, 3.6]));
+    assert_eq!(trial(&[12.0, 6.0, 3.0, 5.0, 6.0]), (5, [12.0, 5.0]));
 }
 
 #[test]
