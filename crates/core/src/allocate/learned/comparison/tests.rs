@@ -59,6 +59,9 @@ fn a_tree_that_shows_no_advantage_is_compared_in_a_second_series() {
     let mut comparison = Comparison::new(SHARE);
     let (in_trials, _) = run(&mut comparison, MINUTE / 2, |_| Some(10.0));
     assert_eq!(in_trials, 5 * FIRST * usize::from(NEW_SERIES));
+    let steady = |by| Some(if by == By::Tree { 10.0 } else { 9.0 });
+    let (in_trials, _) = run(&mut Comparison::new(SHARE), MINUTE / 2, steady);
+    assert_eq!(in_trials, 5 * FIRST, "but not one whose advantage is beyond doubt");
 }
 
 #[test]
