@@ -154,20 +154,20 @@ fn a_tree_whose_fallback_is_no_order_is_withdrawn_if_it_brings_less_than_the_sch
     Ok(())
 }
 
-/// A new tree is judged at a level of 5 %: over paths that fade, chance may withdraw one of 20. Over 80 seeds it does one.
+/// A new tree is judged at a level of 5 %, so over paths that fade chance withdraws some: one of 80 here.
 #[test]
 fn a_good_tree_is_not_withdrawn() -> Result<(), Box<dyn Error>> {
-    for (paths, by_chance) in [(STEADY, 0), (FADING, 1)] {
+    for (paths, seeds, by_chance) in [(STEADY, 20, 0), (FADING, 80, 1)] {
         let mut count = 0;
-        for seed in 1..=20 {
+        for seed in 1..=seeds {
             let run = run(paths, "second", "first", 0.02, seed)?;
             let trials = orders(&run).filter(|(_, rule, _)| *rule == "learned.trial").count();
             let found = withdrawn(&run);
             println!("seed {seed}: {trials} trials, {} MB: {found:?}", delivered_mb(&run));
-            assert!((1..=9).contains(&trials), "seed {seed}: {trials}");
+            assert!((1..=10).contains(&trials), "seed {seed}: {trials}");
             count += usize::from(found.is_some());
         }
-        assert!(count <= by_chance, "{count} of 20");
+        assert!(count <= by_chance, "{count} of {seeds}");
     }
     Ok(())
 }
