@@ -40,7 +40,7 @@ const MARGIN: f64 = 0.015;
 const HOPELESS: f64 = -0.1;
 /// A tree is new no longer if the trials of a series deliver less than half.
 const PROVED: f64 = -1.0 / 3.0;
-/// A trial ends with the window until which it delivers less than this part of what the windows before it did.
+/// A trial ends once it delivers less than this part of what the windows before it did.
 const FAR_LESS: f64 = 1.0 / 3.0;
 /// Greatest ratio that is reported.
 const MAX_RATIO: f64 = 100.0;
@@ -163,7 +163,7 @@ pub struct Comparison {
     /// What was delivered in the latest windows of the order in force.
     latest: Vec<Delivered>,
     before: Delivered,
-    /// The same of the trial, as if all [`COUNTED`] windows had been like those until its end.
+    /// The same of the trial, scaled to [`COUNTED`] windows if it ended early.
     during: Delivered,
     /// Of the last trial, until it is taken.
     outcome: Option<Outcome>,

@@ -65,7 +65,7 @@ fn a_tree_that_shows_no_advantage_is_compared_in_a_second_series() {
 }
 
 #[test]
-fn a_trial_ends_with_the_window_until_which_it_delivers_less_than_a_third() {
+fn a_trial_ends_once_it_delivers_less_than_a_third() {
     let trial = |delivers: &[f32]| {
         let (mut comparison, mut delivers) = (Comparison::new(SHARE), delivers.iter());
         let mut next = |by| Some(if by == By::Tree { 12.0 } else { *delivers.next().unwrap() });
