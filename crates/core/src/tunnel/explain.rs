@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 
 use super::paths::{NEGLIGIBLE_DELAY_US, Paths};
-use super::scheduler::{LOSSY_PATH, Scheduler, class};
+use super::scheduler::{Scheduler, class};
 use super::send_path::{Liveness, SendPath};
 use super::{Mode, Tunnel};
 use crate::path::{PathId, PathState};
@@ -65,8 +65,8 @@ fn by_arrival<P>(path: PathId, sender: &SendPath<P>, paths: &Paths<P>, scheduler
     if later_us == 0 {
         return "packets that arrive first over it: it has the lowest delay".into();
     }
-    let loss = sender.counts.recent_loss;
-    let lossy = if loss > LOSSY_PATH { format!(", and it loses {:.1} %", loss * 100.0) } else { String::new() };
+    let loss_percent = sender.counts.lasting_loss() * 100.0;
+    let lossy = if sender.counts.is_lossy() { format!(", and it loses {loss_percent:.1} %") } else { String::new() };
     if later_us <= NEGLIGIBLE_DELAY_US {
         return format!("packets that arrive first over it: {later_ms} ms later than the lowest-delay path{lossy}");
     }

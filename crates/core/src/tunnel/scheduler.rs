@@ -13,12 +13,12 @@ use crate::time::{Duration, Instant};
 
 /// How long a packet waits for the most preferred path before it may use the next.
 const OVERFLOW_AFTER: Duration = Duration::from_millis(5);
-/// Share of lost packets above which the scheduler allows for losses on a path.
-pub(super) const LOSSY_PATH: f64 = 0.005;
 /// Share of the fastest path's rate below which a path can harm bulk flows.
 const SMALL_PATH: f64 = 0.25;
 /// Bytes in flight below which a full window of slow start does not show that the path is full.
 const SMALL_WINDOW_BYTES: u64 = 64 * 1500;
+/// An acknowledgement waits for a path no longer than this part of the time by which another path is later.
+const ACKNOWLEDGEMENT_WAIT: i64 = 8;
 /// Time beyond one RTT until a loss is reported.
 const LOSS_DETECTION: Duration = Duration::from_millis(25);
 
@@ -27,7 +27,9 @@ const LOSS_DETECTION: Duration = Duration::from_millis(25);
 pub(super) enum Aim {
     /// The throughput of its flow, which is bulk.
     Throughput,
-    /// That it arrives soon: a pure acknowledgement, or a retransmission for a bulk flow, which is held up until then.
+    /// That one like it arrives soon: a pure acknowledgement, which the next one replaces.
+    Acknowledgement,
+    /// That it arrives soon: a retransmission for a bulk flow, which is held up until then.
     Arrival,
     /// That the slowest hundredth of such packets arrives soon: any other.
     Delay,
@@ -38,7 +40,7 @@ impl Aim {
     pub(super) fn of(is_bulk: bool, bytes: u32) -> Aim {
         match is_bulk {
             true => Aim::Throughput,
-            false if bytes <= LATE_REPORT_BYTES => Aim::Arrival,
+            false if bytes <= LATE_REPORT_BYTES => Aim::Acknowledgement,
             false => Aim::Delay,
         }
     }
@@ -124,6 +126,8 @@ struct Candidate {
     rate: Option<f64>,
     in_slow_start: bool,
     in_flight_bytes: u64,
+    min_rtt: Duration,
+    is_lossy: bool,
     /// Whether it carries no bulk, which it would hold up.
     rests: bool,
 }
@@ -237,7 +241,7 @@ impl Scheduler {
                 let is_bulk = head.aim == Aim::Throughput;
                 let primary = self.primary.filter(|_| is_bulk);
                 if mode == Mode::Aggregate && is_bulk {
-                    rest_small_paths(primary, candidates);
+                    rest_small_paths(primary, head, candidates);
                 }
                 candidates.sort_unstable_by_key(|candidate| {
                     let is_other = primary.is_some_and(|primary| primary != candidate.path);
@@ -339,24 +343,29 @@ fn find_candidates<P>(now: Instant, paths: &Paths<P>, head: Head, rooms: &[Room]
             rate,
             in_slow_start: sender.in_slow_start(),
             in_flight_bytes: sender.bytes_in_flight(),
+            min_rtt: sender.rtt.min.unwrap_or_default(),
+            is_lossy: sender.counts.is_lossy(),
             rests: false,
         }
     }));
 }
 
 /// Marks the paths that would harm a bulk flow: those much slower than the one on which it begins, while that one's rate is
-/// being found. What a small path holds up then ends the flow's slow start, or BBR's Startup.
-fn rest_small_paths(primary: Option<PathId>, candidates: &mut [Candidate]) {
+/// being found, and lossy ones unless enough waits to keep that one busy for an RTT. What a small path holds up ends the
+/// flow's slow start, or BBR's Startup; later the flow's window covers little more.
+fn rest_small_paths(primary: Option<PathId>, head: Head, candidates: &mut [Candidate]) {
     let lowest_us = candidates.iter().map(|candidate| candidate.delay_us).min().unwrap_or_default();
     let may_begin = |candidate: &&Candidate| match primary {
         Some(primary) => candidate.path == primary,
         None => candidate.delay_us <= lowest_us + NEGLIGIBLE_DELAY_US,
     };
     let rated = candidates.iter().filter(|candidate| candidate.is_up).filter(may_begin);
-    let rated = rated.filter_map(|candidate| Some((candidate.rate?, candidate.finds_its_rate())));
-    let Some((fastest, is_being_found)) = rated.max_by(|left, right| left.0.total_cmp(&right.0)) else { return };
-    for candidate in candidates.iter_mut().filter(|_| is_being_found) {
-        candidate.rests = candidate.rate.is_some_and(|rate| rate < fastest * SMALL_PATH);
+    let rated = rated.filter_map(|candidate| Some((candidate.rate?, candidate)));
+    let Some((rate, fastest)) = rated.max_by(|left, right| left.0.total_cmp(&right.0)) else { return };
+    let is_being_found = fastest.finds_its_rate();
+    let is_idle_soon = (head.backlog_bytes as f64) < rate * fastest.min_rtt.as_secs_f64();
+    for candidate in candidates.iter_mut().filter(|other| is_being_found || is_idle_soon && other.is_lossy) {
+        candidate.rests = candidate.rate.is_some_and(|other| other < rate * SMALL_PATH);
     }
 }
 
@@ -374,13 +383,14 @@ fn repair_us<P>(sender: &SendPath<P>) -> i64 {
 fn max_later_us<P>(paths: &Paths<P>, first: PathId, path: PathId, head: Head) -> i64 {
     let first = paths.get(first).map(|path| &path.sender);
     let rtt = first.and_then(|first| first.rtt.min).unwrap_or_default();
-    let is_lossy = paths.get(path).is_some_and(|path| path.sender.counts.recent_loss > LOSSY_PATH);
+    let is_lossy = paths.get(path).is_some_and(|path| path.sender.counts.is_lossy());
     let spare = match head.aim {
-        Aim::Arrival => Duration::ZERO,
+        Aim::Acknowledgement | Aim::Arrival => Duration::ZERO,
         Aim::Throughput if is_lossy => rtt * 2 + LOSS_DETECTION,
         Aim::Throughput | Aim::Delay => rtt,
     };
     let rate = first.and_then(|first| first.rate.bytes_s());
     let wait_us = rate.map_or(0, |rate| (head.backlog_bytes as f64 / rate * 1e6) as i64);
+    let wait_us = if head.aim == Aim::Acknowledgement { wait_us * ACKNOWLEDGEMENT_WAIT } else { wait_us };
     (wait_us - spare.as_micros() as i64).max(NEGLIGIBLE_DELAY_US)
 }

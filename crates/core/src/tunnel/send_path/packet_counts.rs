@@ -8,6 +8,8 @@ const RECENT_PACKETS: f64 = 100.0;
 const USUAL_PACKETS: f64 = 500.0;
 /// The least number of packets over which it is averaged: at first none is assumed to be lost.
 const LEAST_PACKETS: f64 = 100.0;
+/// Share of lost packets above which a path is lossy.
+const LOSSY: f64 = 0.005;
 /// How long a packet tells something about the usual loss, in the mean.
 const USUAL_FOR: Duration = Duration::from_secs(60);
 
@@ -77,6 +79,11 @@ impl PacketCounts {
     /// losses for long.
     pub(in super::super) fn lasting_loss(&self) -> f64 {
         self.usual.share.min(self.recent_loss)
+    }
+
+    /// Whether losses count when packets are scheduled.
+    pub(in super::super) fn is_lossy(&self) -> bool {
+        self.lasting_loss() > LOSSY
     }
 }
 

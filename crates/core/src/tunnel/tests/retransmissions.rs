@@ -83,3 +83,20 @@ fn messages_return_to_a_lossy_path_neither_after_a_loss_of_another_nor_by_chance
     assert!(testbed.sender(1).counts.lost > 0);
     assert!(sent[0] * 5 < sent[1], "{sent:?}");
 }
+
+/// Bulk waits for a retransmission, and as long again for a second one.
+#[test]
+fn a_retransmission_for_bulk_is_sent_twice_on_a_lossy_path() {
+    for (bulk, loss, times) in [(true, 0.02, 2.0), (false, 0.02, 1.0), (true, 0.001, 1.0)] {
+        let mut testbed = lossy(30.0, loss, 0.0);
+        testbed.bulk = bulk;
+        testbed.stream(1, 40.0, 9000);
+        let counts = &testbed.sender(0).counts;
+        let copies = counts.copied_bytes as f64 / f64::from(BYTES + OVERHEAD) / counts.lost as f64;
+        assert!((copies - times).abs() < 0.05 * times, "bulk {bulk}, loss {loss}: {copies} copies for each loss");
+        let (delays, _) = testbed.delays(1, 1000, 8000);
+        let late = delays.iter().filter(|delay_ms| **delay_ms > 140.0).count();
+        let has_late = loss > 0.01 && !bulk;
+        assert_eq!(late > 100, has_late, "bulk {bulk}, loss {loss}: {late} packets wait for a second retransmission");
+    }
+}

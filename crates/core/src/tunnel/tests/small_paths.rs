@@ -70,3 +70,39 @@ fn what_slow_start_loses_does_not_make_a_path_untrusted() {
     assert!(sender.counts.lost > 500 && !sender.in_slow_start(), "{} packets were lost", sender.counts.lost);
     assert_eq!(sender.reason(), "it delivers");
 }
+
+/// It takes half of them. If the others waited for as long as the second path is later, 60 ms, all would.
+#[test]
+fn acknowledgements_beyond_what_a_small_path_takes_do_not_delay_the_others() {
+    let mut testbed = Testbed::new(Mode::Aggregate, &[(2.0, 15.0, 0.0), (100.0, 75.0, 0.0)]);
+    testbed.run_until(Instant::from_millis(500));
+    testbed.stream(200, 44.8, 3000);
+    testbed.run_until(Instant::from_millis(3200));
+    let (delays, lost) = testbed.delays(200, 2000, 3000);
+    let median = delays[delays.len() / 2];
+    assert!(median < 60.0, "{median} ms");
+    assert_eq!(lost, 0);
+}
+
+/// Bursts that fill the window of the fastest path for a moment, and then a load that exceeds its rate.
+#[test]
+fn a_small_lossy_path_carries_bulk_only_while_much_waits() {
+    let carried = |loss: f64| {
+        let mut testbed = Testbed::new(Mode::Aggregate, &[(100.0, 40.0, 0.0), (9.5, 45.0, loss)]);
+        testbed.run_until(Instant::from_millis(500));
+        testbed.bulk = true;
+        testbed.stream(1, 120.0, 4000);
+        testbed.run_until(Instant::from_millis(5000));
+        for _ in 0..200 {
+            (0..60).for_each(|_| testbed.offer(2));
+            testbed.run_until(testbed.now + Duration::from_millis(10));
+        }
+        let share = |flow| {
+            let paths = testbed.paths_of(flow);
+            paths.iter().filter(|path| path.0 == 1).count() as f64 / paths.len() as f64
+        };
+        [share(1), share(2)]
+    };
+    let ([much, little], [_, little_without_loss]) = (carried(0.012), carried(0.0));
+    assert!(much > 0.03 && little < 0.005 && little_without_loss > 0.03, "{much}, {little}, {little_without_loss}");
+}
