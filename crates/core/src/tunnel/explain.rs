@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 
 use super::paths::{NEGLIGIBLE_DELAY_US, Paths};
-use super::scheduler::{Scheduler, class};
+use super::scheduler::{Scheduler, class, is_small};
 use super::send_path::{Liveness, SendPath};
 use super::{Mode, Tunnel};
 use crate::path::{PathId, PathState};
@@ -62,10 +62,17 @@ fn by_arrival<P>(path: PathId, sender: &SendPath<P>, paths: &Paths<P>, scheduler
     if scheduler.primary == Some(path) {
         return format!("bulk flows first: it is the fastest path, {later_ms} ms later than the lowest-delay path");
     }
+    let rates = paths.senders().filter(|sender| sender.is_used()).filter_map(SendPath::estimated_bytes_s);
+    let fastest = rates.reduce(f64::max).unwrap_or_default();
+    let loss_percent = sender.counts.lasting_loss() * 100.0;
+    if sender.counts.is_lossy() && is_small(sender.estimated_bytes_s(), fastest) {
+        return format!(
+            "bulk flows only while much waits: it is much slower than another path and loses {loss_percent:.1} %"
+        );
+    }
     if later_us == 0 {
         return "packets that arrive first over it: it has the lowest delay".into();
     }
-    let loss_percent = sender.counts.lasting_loss() * 100.0;
     let lossy = if sender.counts.is_lossy() { format!(", and it loses {loss_percent:.1} %") } else { String::new() };
     if later_us <= NEGLIGIBLE_DELAY_US {
         return format!("packets that arrive first over it: {later_ms} ms later than the lowest-delay path{lossy}");

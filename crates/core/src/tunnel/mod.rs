@@ -176,7 +176,7 @@ impl<P: Clone> Tunnel<P> {
             if let Some(path) = self.choose(now, flow, bytes, now, aim, avoid).iter().next()
                 && let Some(copy) = self.retransmits.packets.pop_front()
             {
-                self.retransmit(now, path, &copy);
+                self.retransmit(now, path, copy);
             }
             return;
         }
@@ -200,12 +200,13 @@ impl<P: Clone> Tunnel<P> {
     }
 
     /// Sends a lost packet again; on a lossy path twice if its flow is bulk, which is held up until one arrives.
-    fn retransmit(&mut self, now: Instant, path: PathId, copy: &Retransmittable<P>) {
-        let options = Options { is_kept: false, is_copy: true, ..Options::default() };
-        if copy.bulk && self.paths.get(path).is_some_and(|path| path.sender.counts.is_lossy()) {
-            self.send_on(now, path, copy, options);
+    fn retransmit(&mut self, now: Instant, path: PathId, mut copy: Retransmittable<P>) {
+        let options = Options { is_copy: true, ..Options::default() };
+        let is_lossy = self.paths.get(path).is_some_and(|path| path.sender.counts.is_lossy());
+        if copy.bulk && is_lossy && copy.take_try() {
+            self.send_on(now, path, &copy, options);
         }
-        self.send_on(now, path, copy, Options { is_kept: self.keeps_copies(), ..options });
+        self.send_on(now, path, &copy, Options { is_kept: self.keeps_copies(), ..options });
     }
 
     fn choose(

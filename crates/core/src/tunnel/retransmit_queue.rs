@@ -40,6 +40,13 @@ impl<P> Retransmittable<P> {
         Retransmittable { packet, bytes, flow, bulk, sequence, avoid: None, until, tries: MAX_RETRANSMISSIONS }
     }
 
+    /// Takes one of the retransmissions that are left; false without any.
+    pub(super) fn take_try(&mut self) -> bool {
+        let is_left = self.tries > 0;
+        self.tries = self.tries.saturating_sub(1);
+        is_left
+    }
+
     /// The same, to be sent on another path than this.
     pub(super) fn avoiding(self, path: PathId) -> Retransmittable<P> {
         Retransmittable { avoid: Some(path), ..self }
@@ -59,9 +66,9 @@ impl<P> RetransmitQueue<P> {
 
     /// Queues lost packets, except those that are too old or were retransmitted too often.
     pub(super) fn push_lost(&mut self, now: Instant, lost: impl IntoIterator<Item = Retransmittable<P>>) {
-        for copy in lost {
-            if copy.until > now && copy.tries > 0 && self.packets.len() < MAX_PACKETS {
-                self.packets.push_back(Retransmittable { tries: copy.tries - 1, ..copy });
+        for mut copy in lost {
+            if copy.until > now && self.packets.len() < MAX_PACKETS && copy.take_try() {
+                self.packets.push_back(copy);
             }
         }
     }

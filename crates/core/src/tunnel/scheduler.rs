@@ -17,8 +17,8 @@ const OVERFLOW_AFTER: Duration = Duration::from_millis(5);
 const SMALL_PATH: f64 = 0.25;
 /// Bytes in flight below which a full window of slow start does not show that the path is full.
 const SMALL_WINDOW_BYTES: u64 = 64 * 1500;
-/// An acknowledgement waits for a path no longer than this part of the time by which another path is later.
-const ACKNOWLEDGEMENT_WAIT: i64 = 8;
+/// How many times as long as it is the wait of an acknowledgement counts.
+const ACKNOWLEDGEMENT_WAIT: f64 = 8.0;
 /// Time beyond one RTT until a loss is reported.
 const LOSS_DETECTION: Duration = Duration::from_millis(25);
 
@@ -352,7 +352,7 @@ fn find_candidates<P>(now: Instant, paths: &Paths<P>, head: Head, rooms: &[Room]
 
 /// Marks the paths that would harm a bulk flow: those much slower than the one on which it begins, while that one's rate is
 /// being found, and lossy ones unless enough waits to keep that one busy for an RTT. What a small path holds up ends the
-/// flow's slow start, or BBR's Startup; later the flow's window covers little more.
+/// flow's slow start, or BBR's Startup, and later empties that path's queue.
 fn rest_small_paths(primary: Option<PathId>, head: Head, candidates: &mut [Candidate]) {
     let lowest_us = candidates.iter().map(|candidate| candidate.delay_us).min().unwrap_or_default();
     let may_begin = |candidate: &&Candidate| match primary {
@@ -360,13 +360,17 @@ fn rest_small_paths(primary: Option<PathId>, head: Head, candidates: &mut [Candi
         None => candidate.delay_us <= lowest_us + NEGLIGIBLE_DELAY_US,
     };
     let rated = candidates.iter().filter(|candidate| candidate.is_up).filter(may_begin);
-    let rated = rated.filter_map(|candidate| Some((candidate.rate?, candidate)));
-    let Some((rate, fastest)) = rated.max_by(|left, right| left.0.total_cmp(&right.0)) else { return };
-    let is_being_found = fastest.finds_its_rate();
-    let is_idle_soon = (head.backlog_bytes as f64) < rate * fastest.min_rtt.as_secs_f64();
-    for candidate in candidates.iter_mut().filter(|other| is_being_found || is_idle_soon && other.is_lossy) {
-        candidate.rests = candidate.rate.is_some_and(|other| other < rate * SMALL_PATH);
+    let rated = rated.filter_map(|path| Some((path.rate?, path.min_rtt, path.finds_its_rate())));
+    let Some((fastest, rtt, is_being_found)) = rated.max_by(|left, right| left.0.total_cmp(&right.0)) else { return };
+    let is_idle_soon = (head.backlog_bytes as f64) < fastest * rtt.as_secs_f64();
+    for candidate in candidates.iter_mut().filter(|path| is_being_found || is_idle_soon && path.is_lossy) {
+        candidate.rests = is_small(candidate.rate, fastest);
     }
+}
+
+/// Whether a path of this rate can harm a bulk flow that begins on one of rate `fastest`.
+pub(super) fn is_small(rate: Option<f64>, fastest: f64) -> bool {
+    rate.is_some_and(|rate| rate < fastest * SMALL_PATH)
 }
 
 /// The mean time by which losses delay a packet of the slowest hundredth, in µs. From one loss in a hundred on, all of
@@ -377,7 +381,7 @@ fn repair_us<P>(sender: &SendPath<P>) -> i64 {
 }
 
 /// How much later a packet may arrive on `path` than on the first path, in µs. A packet that only has to arrive soon does
-/// not wait for the first path longer than that. The successors of any other wait for it in the reorder buffer, and the
+/// not wait for the first path longer than that, and an acknowledgement far less: a queue of them delays all. The successors of any other wait for it in the reorder buffer, and the
 /// sender gets no acknowledgement meanwhile: the backlog must keep the first path busy for the difference plus one RTT, or
 /// plus two if `path` is lossy and the difference has no repair in it.
 fn max_later_us<P>(paths: &Paths<P>, first: PathId, path: PathId, head: Head) -> i64 {
@@ -390,7 +394,7 @@ fn max_later_us<P>(paths: &Paths<P>, first: PathId, path: PathId, head: Head) ->
         Aim::Throughput | Aim::Delay => rtt,
     };
     let rate = first.and_then(|first| first.rate.bytes_s());
-    let wait_us = rate.map_or(0, |rate| (head.backlog_bytes as f64 / rate * 1e6) as i64);
-    let wait_us = if head.aim == Aim::Acknowledgement { wait_us * ACKNOWLEDGEMENT_WAIT } else { wait_us };
+    let times = if head.aim == Aim::Acknowledgement { ACKNOWLEDGEMENT_WAIT } else { 1.0 };
+    let wait_us = rate.map_or(0, |rate| (head.backlog_bytes as f64 * times / rate * 1e6) as i64);
     (wait_us - spare.as_micros() as i64).max(NEGLIGIBLE_DELAY_US)
 }

@@ -46,3 +46,14 @@ fn a_path_that_carries_nothing_says_why() {
     dead.stream(1, 1.0, 2000);
     assert_eq!(carries(&dead)[0], "probes only: another path delivers");
 }
+
+#[test]
+fn a_slow_path_that_loses_packets_says_so() {
+    let mut testbed = Testbed::new(Mode::Aggregate, &[(100.0, 20.0, 0.0), (10.0, 15.0, 0.015)]);
+    testbed.run_until(Instant::from_millis(500));
+    testbed.bulk = true;
+    testbed.stream(1, 150.0, 4000);
+    let texts = carries(&testbed);
+    let expected = "bulk flows only while much waits: it is much slower than another path and loses ";
+    assert!(texts[1].starts_with(expected) && !texts[0].contains("loses"), "{texts:?}");
+}

@@ -167,21 +167,25 @@ fn a_packet_first_sent_2_s_ago_is_not_retransmitted() {
     }
 }
 
-/// The peer reports each ms that the last transmission was lost.
+/// The peer reports each ms that what was sent last was lost, of bulk up to two transmissions.
 #[test]
 fn retransmissions_of_a_packet_are_limited() {
-    let mut endpoint = working(true);
-    offer(&mut endpoint, at(20), 1);
-    let mut times = 0;
-    for ms in 20..260 {
-        let (sent, _) = transmitted(&mut endpoint, at(ms));
-        times += sent.len();
-        if let Some((number, _)) = sent.first() {
-            let newest = endpoint.paths.get_mut(PATH).expect("the path is present").sender.send(at(ms), 64, None);
-            receive(&mut endpoint, at(ms), message(report(newest, &[(*number, 1)], ms as u32 * 1000, 200)));
+    for bulk in [false, true] {
+        let mut endpoint = working(true);
+        endpoint.handle(at(20), Input::Packet { flow: 1, bytes: BYTES, bulk, packet: 1 });
+        let mut times = Vec::new();
+        for ms in 20..260 {
+            let (sent, _) = transmitted(&mut endpoint, at(ms));
+            if let Some((number, _)) = sent.first() {
+                times.push(sent.len());
+                let newest = endpoint.paths.get_mut(PATH).expect("the path is present").sender.send(at(ms), 64, None);
+                let missing = [(*number, sent.len() as u16)];
+                receive(&mut endpoint, at(ms), message(report(newest, &missing, ms as u32 * 1000, 200)));
+            }
         }
+        assert_eq!(times.iter().sum::<usize>(), 1 + usize::from(MAX_RETRANSMISSIONS), "{times:?}");
+        assert_eq!(times.iter().max(), Some(&if bulk { 2 } else { 1 }), "{times:?}");
     }
-    assert_eq!(times, 1 + usize::from(MAX_RETRANSMISSIONS));
 }
 
 /// An initiator does not follow a peer that claims to be the initiator.
