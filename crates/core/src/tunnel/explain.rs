@@ -62,10 +62,13 @@ fn by_arrival<P>(path: PathId, sender: &SendPath<P>, paths: &Paths<P>, scheduler
     if scheduler.primary == Some(path) {
         return format!("bulk flows first: it is the fastest path, {later_ms} ms later than the lowest-delay path");
     }
-    let rates = paths.senders().filter(|sender| sender.is_used()).filter_map(SendPath::estimated_bytes_s);
-    let fastest = rates.reduce(f64::max).unwrap_or_default();
+    let used = paths.senders().filter(|sender| sender.is_used());
+    let rated = used.filter_map(|sender| Some((sender.estimated_bytes_s()?, delay_us(sender)?)));
+    let (fastest, its_delay_us) = rated.max_by(|left, right| left.0.total_cmp(&right.0)).unwrap_or_default();
+    let repair_us = sender.rtt.min.unwrap_or_default().as_micros() as i64;
+    let holds_up = sender.counts.is_lossy() && delay_us(sender).is_some_and(|us| us + repair_us > its_delay_us);
     let loss_percent = sender.counts.lasting_loss() * 100.0;
-    if sender.counts.is_lossy() && is_small(sender.estimated_bytes_s(), fastest) {
+    if holds_up && is_small(sender.estimated_bytes_s(), fastest) {
         return format!(
             "bulk flows only while much waits: it is much slower than another path and loses {loss_percent:.1} %"
         );

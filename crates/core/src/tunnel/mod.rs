@@ -19,6 +19,7 @@ use crate::time::{Duration, Instant};
 pub mod anti_replay;
 pub mod wire;
 
+mod aim;
 mod api;
 mod copy_budget;
 mod explain;
@@ -42,6 +43,7 @@ mod sparse_flow;
 mod status;
 mod timers;
 
+use aim::Aim;
 pub use api::{Copies, Encryption, Input, Mode, Output, Setup};
 use copy_budget::CopyBudget;
 use feedback::ReportPaths;
@@ -55,7 +57,7 @@ use peer::{EpochChange, Peer};
 use recv_path::{LATE_REPORT_BYTES, Urgency};
 use reorder_buffer::ReorderBuffer;
 use retransmit_queue::{RetransmitQueue, Retransmittable};
-use scheduler::{Aim, Head, Scheduler};
+use scheduler::{Head, Scheduler};
 pub use send_path::Liveness;
 use send_path::SendPath;
 use wire::control_message::{Body, MAX_PATHS, Message};

@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 
 use super::Mode;
+use super::aim::Aim;
 use super::paths::{NEGLIGIBLE_DELAY_US, Path, PathSet, Paths};
 use super::primary_path::primary_path;
-use super::recv_path::LATE_REPORT_BYTES;
 use super::send_path::{Liveness, SendPath};
 use super::wire::control_message::MAX_PATHS;
 use crate::path::{PathId, PathState, PerPath};
@@ -21,30 +21,6 @@ const SMALL_WINDOW_BYTES: u64 = 64 * 1500;
 const ACKNOWLEDGEMENT_WAIT: f64 = 8.0;
 /// Time beyond one RTT until a loss is reported.
 const LOSS_DETECTION: Duration = Duration::from_millis(25);
-
-/// What counts for a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Aim {
-    /// The throughput of its flow, which is bulk.
-    Throughput,
-    /// That one like it arrives soon: a pure acknowledgement, which the next one replaces.
-    Acknowledgement,
-    /// That it arrives soon: a retransmission for a bulk flow, which is held up until then.
-    Arrival,
-    /// That the slowest hundredth of such packets arrives soon: any other.
-    Delay,
-}
-
-impl Aim {
-    /// The aim of a packet of this length that is sent for the first time.
-    pub(super) fn of(is_bulk: bool, bytes: u32) -> Aim {
-        match is_bulk {
-            true => Aim::Throughput,
-            false if bytes <= LATE_REPORT_BYTES => Aim::Acknowledgement,
-            false => Aim::Delay,
-        }
-    }
-}
 
 /// The packet to send.
 #[derive(Clone, Copy, Debug)]
@@ -127,7 +103,8 @@ struct Candidate {
     in_slow_start: bool,
     in_flight_bytes: u64,
     min_rtt: Duration,
-    is_lossy: bool,
+    /// If it is lossy, when what it lost arrives, as `delay_us`.
+    repaired_us: Option<i64>,
     /// Whether it carries no bulk, which it would hold up.
     rests: bool,
 }
@@ -328,6 +305,7 @@ fn find_candidates<P>(now: Instant, paths: &Paths<P>, head: Head, rooms: &[Room]
     let senders = rooms.iter().filter_map(|room| Some((room, &paths.get(room.path)?.sender)));
     candidates.extend(senders.map(|(&room, sender)| {
         let rate = sender.estimated_bytes_s();
+        let (delay_us, min_rtt) = (sender.relative_delay_us(reference), sender.rtt.min.unwrap_or_default());
         Candidate {
             path: room.path,
             room,
@@ -337,22 +315,22 @@ fn find_candidates<P>(now: Instant, paths: &Paths<P>, head: Head, rooms: &[Room]
             is_up: sender.liveness() == Liveness::Up,
             is_sure: sender.lateness.is_sure(now),
             is_tried: sender.lateness.is_tried(now),
-            delay_us: sender.relative_delay_us(reference),
+            delay_us,
             expected_arrival_us: sender.expected_arrival_us(head.wire_bytes, rate, reference)
                 + if head.aim == Aim::Delay { repair_us(sender) } else { 0 },
             rate,
             in_slow_start: sender.in_slow_start(),
             in_flight_bytes: sender.bytes_in_flight(),
-            min_rtt: sender.rtt.min.unwrap_or_default(),
-            is_lossy: sender.counts.is_lossy(),
+            min_rtt,
+            repaired_us: sender.counts.is_lossy().then_some(delay_us + min_rtt.as_micros() as i64),
             rests: false,
         }
     }));
 }
 
 /// Marks the paths that would harm a bulk flow: those much slower than the one on which it begins, while that one's rate is
-/// being found, and lossy ones unless enough waits to keep that one busy for an RTT. What a small path holds up ends the
-/// flow's slow start, or BBR's Startup, and later empties that path's queue.
+/// being found, or if their losses would hold it up and less waits than keeps it busy for an RTT. What a small path holds
+/// up ends the flow's slow start, or BBR's Startup, and later empties that path's queue.
 fn rest_small_paths(primary: Option<PathId>, head: Head, candidates: &mut [Candidate]) {
     let lowest_us = candidates.iter().map(|candidate| candidate.delay_us).min().unwrap_or_default();
     let may_begin = |candidate: &&Candidate| match primary {
@@ -360,11 +338,12 @@ fn rest_small_paths(primary: Option<PathId>, head: Head, candidates: &mut [Candi
         None => candidate.delay_us <= lowest_us + NEGLIGIBLE_DELAY_US,
     };
     let rated = candidates.iter().filter(|candidate| candidate.is_up).filter(may_begin);
-    let rated = rated.filter_map(|path| Some((path.rate?, path.min_rtt, path.finds_its_rate())));
-    let Some((fastest, rtt, is_being_found)) = rated.max_by(|left, right| left.0.total_cmp(&right.0)) else { return };
-    let is_idle_soon = (head.backlog_bytes as f64) < fastest * rtt.as_secs_f64();
-    for candidate in candidates.iter_mut().filter(|path| is_being_found || is_idle_soon && path.is_lossy) {
-        candidate.rests = is_small(candidate.rate, fastest);
+    let rated = rated.filter_map(|path| Some((path.rate?, *path)));
+    let Some((fastest, first)) = rated.max_by(|left, right| left.0.total_cmp(&right.0)) else { return };
+    let is_idle_soon = (head.backlog_bytes as f64) < fastest * first.min_rtt.as_secs_f64();
+    let holds_up = |path: &Candidate| path.repaired_us.is_some_and(|us| us > first.delay_us);
+    for path in candidates.iter_mut().filter(|path| first.finds_its_rate() || is_idle_soon && holds_up(path)) {
+        path.rests = is_small(path.rate, fastest);
     }
 }
 
