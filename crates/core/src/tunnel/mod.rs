@@ -201,11 +201,11 @@ impl<P: Clone> Tunnel<P> {
         self.send_recovery_copies(now, &copy);
     }
 
-    /// Sends a lost packet again; on a lossy path twice if its flow is bulk, which is held up until one arrives.
+    /// Sends a packet again; on a lossy path twice if it is lost and its flow bulk, which is held up until one arrives.
     fn retransmit(&mut self, now: Instant, path: PathId, mut copy: Retransmittable<P>) {
         let options = Options { is_copy: true, ..Options::default() };
         let is_lossy = self.paths.get(path).is_some_and(|path| path.sender.counts.is_lossy());
-        if copy.bulk && is_lossy && copy.take_try() {
+        if copy.bulk && copy.avoid.is_none() && is_lossy && copy.take_try() {
             self.send_on(now, path, &copy, options);
         }
         self.send_on(now, path, &copy, Options { is_kept: self.keeps_copies(), ..options });

@@ -100,3 +100,18 @@ fn a_retransmission_for_bulk_is_sent_twice_on_a_lossy_path() {
         assert_eq!(late > 100, has_late, "bulk {bulk}, loss {loss}: {late} packets wait for a second retransmission");
     }
 }
+
+#[test]
+fn a_packet_that_is_late_and_may_not_be_lost_is_sent_again_once() {
+    for (is_late, times) in [(false, 2), (true, 1)] {
+        let mut testbed = lossy(30.0, 0.05, 0.0);
+        testbed.stream(1, 10.0, 3000);
+        let packet = Numbered { flow: 2, number: 0, offered: testbed.now };
+        let queued = Queued { flow: 2, bytes: BYTES, bulk: true, arrived: testbed.now, packet };
+        let copy = Retransmittable::new(testbed.now, queued, 0);
+        let copy = if is_late { copy.avoiding(PathId(1)) } else { copy };
+        testbed.endpoints[0].retransmits.push_lost(testbed.now, [copy]);
+        testbed.run_until(testbed.now + Duration::from_millis(5));
+        assert_eq!(testbed.paths_of(2).len(), times, "late {is_late}");
+    }
+}
