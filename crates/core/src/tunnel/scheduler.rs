@@ -17,7 +17,7 @@ const OVERFLOW_AFTER: Duration = Duration::from_millis(5);
 const SMALL_PATH: f64 = 0.25;
 /// Bytes in flight below which a full window of slow start does not show that the path is full.
 const SMALL_WINDOW_BYTES: u64 = 64 * 1500;
-/// How many times the wait of an acknowledgement counts.
+/// Factor on the wait of an acknowledgement, which the next one replaces.
 const ACKNOWLEDGEMENT_WAIT: f64 = 8.0;
 /// Time beyond one RTT until a loss is reported.
 const LOSS_DETECTION: Duration = Duration::from_millis(25);
@@ -361,8 +361,9 @@ fn repair_us<P>(sender: &SendPath<P>) -> i64 {
 
 /// How much later a packet may arrive on `path` than on the first path, in µs. A packet that only has to arrive soon does
 /// not wait for the first path longer than that, and an acknowledgement far less: a queue of them delays all. The
-/// successors of any other wait for it in the reorder buffer, and the sender gets no acknowledgement meanwhile: the backlog must keep the first path busy for the difference plus one RTT, or
-/// plus two if `path` is lossy and the difference has no repair in it.
+/// successors of any other wait for it in the reorder buffer, and the sender gets no acknowledgement meanwhile: the
+/// backlog must keep the first path busy for the difference plus one RTT, or plus two if `path` is lossy and the
+/// difference has no repair in it.
 fn max_later_us<P>(paths: &Paths<P>, first: PathId, path: PathId, head: Head) -> i64 {
     let first = paths.get(first).map(|path| &path.sender);
     let rtt = first.and_then(|first| first.rtt.min).unwrap_or_default();
