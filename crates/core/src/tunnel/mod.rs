@@ -201,11 +201,11 @@ impl<P: Clone> Tunnel<P> {
         self.send_recovery_copies(now, &copy);
     }
 
-    /// Sends a packet again; on a lossy path twice if it is lost and its flow bulk, which is held up until one arrives.
+    /// Sends a packet again; on a lossy path twice if it was lost and its flow is bulk, which is held up until one arrives.
     fn retransmit(&mut self, now: Instant, path: PathId, mut copy: Retransmittable<P>) {
         let options = Options { is_copy: true, ..Options::default() };
         let is_lossy = self.paths.get(path).is_some_and(|path| path.sender.counts.is_lossy());
-        if copy.bulk && copy.avoid.is_none() && is_lossy && copy.take_try() {
+        if copy.bulk && copy.is_lost && is_lossy && copy.take_try() {
             self.send_on(now, path, &copy, options);
         }
         self.send_on(now, path, &copy, Options { is_kept: self.keeps_copies(), ..options });
@@ -330,7 +330,7 @@ impl<P: Clone> Engine for Tunnel<P> {
             Input::Keyless(packet) => return self.reorder.ready.push_back(packet),
             Input::Message { path, number, message } => self.on_message(now, path, number, message),
             Input::Present(path, true) => self.paths.add(now, path),
-            Input::Present(path, false) => self.retransmits.push_lost(now, self.paths.remove(path)),
+            Input::Present(path, false) => self.retransmits.push_moved(now, self.paths.remove(path)),
             Input::SetMode(mode) => {
                 (self.wanted_mode, self.mode) = (mode, self.paths.order.mode(mode));
                 self.report_paths.note_change(now);

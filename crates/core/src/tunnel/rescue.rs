@@ -17,7 +17,7 @@ impl<P: Clone> Tunnel<P> {
             let sent_before = now - after;
             let late = path.sender.in_flight.take_copies_while(sent_before, |bytes| self.copy_budget.take(now, bytes));
             let late = late.into_iter().map(|copy| copy.avoiding(id));
-            self.retransmits.push_lost(now, late);
+            self.retransmits.push_moved(now, late);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Lost packets that wait for retransmission.
+//! Packets that wait for retransmission.
 
 use alloc::collections::VecDeque;
 
@@ -24,6 +24,8 @@ pub(super) struct Retransmittable<P> {
     /// Whether its flow was bulk.
     pub bulk: bool,
     pub sequence: u32,
+    /// Whether the peer reported it lost: its path did not fail, nor is it only late.
+    pub is_lost: bool,
     /// The path that delays it, of a packet that is sent again before its loss is proved.
     pub avoid: Option<PathId>,
     /// Retransmission ends at this time.
@@ -37,7 +39,8 @@ impl<P> Retransmittable<P> {
     pub(super) fn new(now: Instant, queued: Queued<P>, sequence: u32) -> Retransmittable<P> {
         let Queued { packet, bytes, flow, bulk, .. } = queued;
         let until = now + RETRANSMIT_WITHIN;
-        Retransmittable { packet, bytes, flow, bulk, sequence, avoid: None, until, tries: MAX_RETRANSMISSIONS }
+        let tries = MAX_RETRANSMISSIONS;
+        Retransmittable { packet, bytes, flow, bulk, sequence, is_lost: false, avoid: None, until, tries }
     }
 
     /// Takes one of the retransmissions that are left; false without any.
@@ -53,7 +56,7 @@ impl<P> Retransmittable<P> {
     }
 }
 
-/// The queue, in order of detected loss.
+/// The queue, in the order in which a retransmission was found necessary.
 #[derive(Debug)]
 pub(super) struct RetransmitQueue<P> {
     pub packets: VecDeque<Retransmittable<P>>,
@@ -64,9 +67,19 @@ impl<P> RetransmitQueue<P> {
         RetransmitQueue { packets: VecDeque::new() }
     }
 
-    /// Queues lost packets, except those that are too old or were retransmitted too often.
+    /// Queues packets that the peer reported lost.
     pub(super) fn push_lost(&mut self, now: Instant, lost: impl IntoIterator<Item = Retransmittable<P>>) {
-        for mut copy in lost {
+        self.push(now, lost.into_iter().map(|copy| Retransmittable { is_lost: true, ..copy }));
+    }
+
+    /// Queues packets that another path is to carry.
+    pub(super) fn push_moved(&mut self, now: Instant, moved: impl IntoIterator<Item = Retransmittable<P>>) {
+        self.push(now, moved.into_iter().map(|copy| Retransmittable { is_lost: false, ..copy }));
+    }
+
+    /// Queues packets, except those that are too old or were retransmitted too often.
+    fn push(&mut self, now: Instant, copies: impl Iterator<Item = Retransmittable<P>>) {
+        for mut copy in copies {
             if copy.until > now && self.packets.len() < MAX_PACKETS && copy.take_try() {
                 self.packets.push_back(copy);
             }

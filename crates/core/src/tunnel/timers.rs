@@ -69,7 +69,7 @@ impl<P: Clone> Tunnel<P> {
         let answering = self.paths.senders().filter(|sender| sender.answers()).count();
         for (id, path) in self.paths.iter_mut() {
             let has_other_path = answering > usize::from(path.sender.answers());
-            self.retransmits.push_lost(now, path.sender.advance(now, state, has_other_path));
+            self.retransmits.push_moved(now, path.sender.advance(now, state, has_other_path));
             if path.take_change() {
                 let (liveness, reason) = (path.sender.liveness(), path.sender.reason().clone());
                 is_overdue |= liveness.is_overdue();

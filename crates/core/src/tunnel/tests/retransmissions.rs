@@ -103,15 +103,47 @@ fn a_retransmission_for_bulk_is_sent_twice_on_a_lossy_path() {
 
 #[test]
 fn a_packet_that_is_late_and_may_not_be_lost_is_sent_again_once() {
-    for (is_late, times) in [(false, 2), (true, 1)] {
+    for (is_lost, times) in [(true, 2), (false, 1)] {
         let mut testbed = lossy(30.0, 0.05, 0.0);
         testbed.stream(1, 10.0, 3000);
         let packet = Numbered { flow: 2, number: 0, offered: testbed.now };
         let queued = Queued { flow: 2, bytes: BYTES, bulk: true, arrived: testbed.now, packet };
         let copy = Retransmittable::new(testbed.now, queued, 0);
-        let copy = if is_late { copy.avoiding(PathId(1)) } else { copy };
-        testbed.endpoints[0].retransmits.push_lost(testbed.now, [copy]);
+        let retransmits = &mut testbed.endpoints[0].retransmits;
+        match is_lost {
+            true => retransmits.push_lost(testbed.now, [copy]),
+            false => retransmits.push_moved(testbed.now, [copy.avoiding(PathId(1))]),
+        }
         testbed.run_until(testbed.now + Duration::from_millis(5));
-        assert_eq!(testbed.paths_of(2).len(), times, "late {is_late}");
+        assert_eq!(testbed.paths_of(2).len(), times, "lost {is_lost}");
+    }
+}
+
+/// A whole window sent twice would fill the queue of the path that is left.
+#[test]
+fn what_was_in_flight_on_a_path_that_fails_is_sent_again_once() {
+    for is_removed in [true, false] {
+        let mut testbed = Testbed::new(Mode::Aggregate, &[(40.0, 30.0, 0.0), (20.0, 30.0, 0.02)]);
+        testbed.bulk = true;
+        testbed.stream(1, 50.0, 5000);
+        let first = testbed.in_flight.len();
+        match is_removed {
+            true => testbed.endpoints[0].handle(testbed.now, Input::Present(PathId(0), false)),
+            false => testbed.set(0, 0.0, 30.0, 0.0),
+        }
+        testbed.stream(1, 5.0, 6000);
+        let sent = |on: u8, output: &Sent| match output {
+            Output::Send { key, packet, .. } if key.path == PathId(on) => Some(packet.number),
+            _ => None,
+        };
+        let (before, after) = testbed.in_flight.split_at(first);
+        let before: Vec<u64> = before.iter().filter_map(|(output, _)| sent(0, output)).collect();
+        let mut moved: Vec<u64> = after.iter().filter_map(|(output, _)| sent(1, output)).collect();
+        moved.retain(|number| before.contains(number));
+        let copies = moved.len() as f64;
+        moved.sort_unstable();
+        moved.dedup();
+        assert!(moved.len() > 10, "removed {is_removed}: {} packets", moved.len());
+        assert!(copies < 1.15 * moved.len() as f64, "removed {is_removed}: {copies} copies of {}", moved.len());
     }
 }
