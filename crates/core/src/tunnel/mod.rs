@@ -170,6 +170,9 @@ impl<P: Clone> Tunnel<P> {
 
     /// Sends the next packet, with its copies, if a path has room.
     fn transmit(&mut self, now: Instant) {
+        if self.scheduler.is_full && self.scheduler.retry_at.is_none_or(|at| now < at) {
+            return;
+        }
         if !self.retransmits.packets.is_empty()
             && self.paths.any_delivers()
             && let Some(&Retransmittable { bytes, flow, bulk, avoid, .. }) = self.retransmits.front(now)
@@ -229,6 +232,7 @@ impl<P: Clone> Tunnel<P> {
     fn send_on(&mut self, now: Instant, path: PathId, copy: &Retransmittable<P>, options: Options) {
         let feedback = self.ride(now, path, copy.bytes);
         let Some(at) = self.paths.get_mut(path) else { return };
+        let timed_from = at.sender.timed_from();
         let leniency = if self.peer.reads_feedback { at.leniency(now, copy.bytes) } else { Duration::ZERO };
         self.outbox.packet(now, path, at, copy, Options { leniency, feedback, ..options });
         at.sender.last_carried = now;
@@ -237,7 +241,9 @@ impl<P: Clone> Tunnel<P> {
         if copy.bytes > LATE_REPORT_BYTES {
             at.sender.last_prompt = Some(now);
         }
-        self.watch(path);
+        if at.sender.timed_from() != timed_from {
+            self.watch(path);
+        }
     }
 
     /// Sends copies on recovering paths, which must show that they deliver; mode redundant has done so.
@@ -323,7 +329,7 @@ impl<P: Clone> Engine for Tunnel<P> {
                 let active_paths = self.paths.active_paths(self.mode, self.peer.retransmits);
                 self.reorder.take(now, key, packet, is_pure_ack, active_paths);
                 if !tells_more {
-                    self.watch(key.path);
+                    self.watch_receiver(key.path);
                     return self.advance_by(self.reorder.next_wakeup());
                 }
             }
@@ -346,6 +352,7 @@ impl<P: Clone> Engine for Tunnel<P> {
                 self.mode = self.paths.order.mode(self.wanted_mode);
             }
         }
+        self.scheduler.is_full = false;
         self.advance_at = Some(now);
     }
 

@@ -132,6 +132,8 @@ pub(super) struct Scheduler {
     pub copy_on: Option<PathId>,
     /// When to try again to send a packet that found no room.
     pub retry_at: Option<Instant>,
+    /// Whether no path had room for it, whatever the packet. Only the peer, the driver or time gives room.
+    pub is_full: bool,
     /// The candidates of the last packet; their memory is reused.
     candidates: Vec<Candidate>,
 }
@@ -144,6 +146,7 @@ impl Scheduler {
             primary: None,
             copy_on: None,
             retry_at: None,
+            is_full: false,
             candidates: Vec::with_capacity(MAX_PATHS),
         }
     }
@@ -173,10 +176,11 @@ impl Scheduler {
             }
         }
         self.copy_on = None;
+        let is_any_free = rooms.iter().any(|room| room.is_free(now));
         let chosen: PathSet = match mode {
             Mode::Redundant => rooms.iter().filter(|room| room.has_room_for_copies).map(|room| room.path).collect(),
             // Often none is free: what else counts is looked at only if one is, or for the path of a new flow.
-            _ if mode == Mode::PerFlow || rooms.iter().any(|room| room.is_free(now)) => {
+            _ if mode == Mode::PerFlow || is_any_free => {
                 let mut candidates = core::mem::take(&mut self.candidates);
                 find_candidates(now, paths, head, &rooms, &mut candidates);
                 let first = self.first_free(now, mode, paths, head, &mut candidates);
@@ -188,6 +192,7 @@ impl Scheduler {
             }
             _ => PathSet::from_iter(None),
         };
+        self.is_full = chosen.is_empty() && !is_any_free;
         self.retry_at = None;
         if chosen.is_empty() && !rooms.is_empty() {
             let overflow =

@@ -44,9 +44,18 @@ impl<P: Clone> Tunnel<P> {
         self.advance_at = self.advance_at.into_iter().chain(at).min();
     }
 
-    /// Advances when a timer of a path expires that just sent or received a packet.
+    /// Advances when a timer of a path expires.
     pub(super) fn watch(&mut self, path: PathId) {
         self.advance_by(self.paths.get(path).and_then(Path::next_wakeup));
+    }
+
+    /// Advances when a timer of a path expires that just received a packet without feedback: while something is in
+    /// flight on it, its sending side has the same timers as before.
+    pub(super) fn watch_receiver(&mut self, path: PathId) {
+        match self.paths.get(path) {
+            Some(path) if path.sender.bytes_in_flight() > 0 => self.advance_by(path.receiver.due()),
+            _ => self.watch(path),
+        }
     }
 
     /// Records that a packet passes. All paths are advanced if the tunnel was idle, or one is stalled, whose packets
@@ -60,6 +69,7 @@ impl<P: Clone> Tunnel<P> {
 
     /// Advances all paths to `now`, and sends the reports and events that are due.
     fn advance(&mut self, now: Instant) {
+        self.scheduler.is_full = false;
         self.reorder.advance(now, self.paths.active_paths(self.mode, self.peer.retransmits));
         let state = TunnelState {
             is_idle: now.since(self.last_busy) > IDLE_AFTER,

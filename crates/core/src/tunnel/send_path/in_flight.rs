@@ -137,8 +137,8 @@ impl<P> InFlight<P> {
 
     /// When the time for the feedback on the oldest packet begins of which a copy is kept.
     pub(super) fn oldest_kept_timed_from(&self) -> Option<Instant> {
-        let first = self.packets.iter().find(|packet| packet.copy.is_some()).filter(|_| self.copies > 0);
-        first.map(|packet| packet.timed_from)
+        let kept = (self.copies > 0).then(|| self.packets.iter().find(|packet| packet.copy.is_some()));
+        kept.flatten().map(|packet| packet.timed_from)
     }
 
     /// When the time for the feedback on the oldest packet begins.

@@ -147,7 +147,8 @@ impl<P> SendPath<P> {
 
     /// When the next packet of which a copy is kept is to be sent again.
     pub(super) fn next_repeat(&self) -> Option<Instant> {
-        let at = self.in_flight.oldest_kept_timed_from()? + self.repeat_after()?;
+        let after = self.repeat_after()?;
+        let at = self.in_flight.oldest_kept_timed_from()? + after;
         (at > self.lateness.checked).then_some(at)
     }
 }
