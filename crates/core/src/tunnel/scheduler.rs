@@ -186,7 +186,9 @@ impl Scheduler {
                 let first = self.first_free(now, mode, paths, head, &mut candidates);
                 let in_doubt = first.filter(|_| mode == Mode::Adaptive);
                 self.copy_on = in_doubt.and_then(|path| second(now, path, &candidates));
-                rooms.retain(|room| candidates.iter().any(|candidate| candidate.path == room.path));
+                if mode == Mode::PerFlow {
+                    rooms.retain(|room| candidates.iter().any(|candidate| candidate.path == room.path));
+                }
                 self.candidates = candidates;
                 first.into_iter().collect()
             }

@@ -68,7 +68,9 @@ impl Simulation {
     fn exchange(&mut self) -> bool {
         let mut delivered = false;
         for direction in Direction::BOTH {
-            while let Some(output) = self.tunnel.as_mut().and_then(|tunnel| tunnel.poll(self.now, direction)) {
+            while let Some(tunnel) = &mut self.tunnel
+                && let Some(output) = tunnel.poll(self.now, direction)
+            {
                 match output {
                     TunnelOutput::Datagram(datagram) => {
                         self.wires.send(self.now, datagram.path, direction, LinkPacket::Tunnelled(datagram));
