@@ -152,10 +152,10 @@ impl<P> Queue<P> {
     }
 
     /// The next packet to send; it stays the next until it is taken.
-    pub(super) fn head(&mut self, now: Instant, delays: impl FnOnce() -> PathDelays) -> Option<&Queued<P>> {
+    pub(super) fn head(&mut self, now: Instant, delays: PathDelays) -> Option<&Queued<P>> {
         let is_any_scheduled = !self.new_flows.is_empty() || !self.old_flows.is_empty();
         if self.head.is_none() && is_any_scheduled {
-            self.head = self.take(now, delays());
+            self.head = self.take(now, delays);
         }
         self.head.as_ref()
     }
@@ -319,8 +319,7 @@ mod tests {
     fn the_head_stays_until_it_is_taken_or_expires() {
         let mut queue = Queue::new();
         push(&mut queue, 0, 1, 1400, 7);
-        let head =
-            |queue: &mut Queue<u32>, ms| queue.head(Instant::from_millis(ms), || ALLOWED).map(|head| head.packet);
+        let head = |queue: &mut Queue<u32>, ms| queue.head(Instant::from_millis(ms), ALLOWED).map(|head| head.packet);
         assert_eq!((head(&mut queue, 1), head(&mut queue, 1)), (Some(7), Some(7)));
         push(&mut queue, 1, 2, 100, 8);
         queue.expire(Instant::from_millis(1) + MAX_WAIT);

@@ -81,6 +81,8 @@ pub struct Tunnel<P> {
     peer: Peer,
     paths: Paths<P>,
     queue: Queue<P>,
+    /// As of the last [`advance`](Self::advance): what changes them is followed by one.
+    delays: PathDelays,
     retransmits: RetransmitQueue<P>,
     copy_budget: CopyBudget,
     late: Duration,
@@ -112,6 +114,7 @@ impl<P: Clone> Tunnel<P> {
             peer: Peer::default(),
             paths,
             queue: Queue::new(),
+            delays: PathDelays::default(),
             retransmits: RetransmitQueue::new(),
             copy_budget: CopyBudget::new(setup.copies.extra_bytes),
             late: setup.copies.late,
@@ -185,10 +188,7 @@ impl<P: Clone> Tunnel<P> {
             }
             return;
         }
-        let paths = &self.paths;
-        let delays =
-            || PathDelays { rtt: paths.min_rtt(), delay_difference: paths.delay_difference(SendPath::is_used) };
-        let Some(&Queued { bytes, flow, arrived, bulk, .. }) = self.queue.head(now, delays) else {
+        let Some(&Queued { bytes, flow, arrived, bulk, .. }) = self.queue.head(now, self.delays) else {
             return self.scheduler.note_idle(now, &mut self.paths);
         };
         let chosen = self.choose(now, flow, bytes, arrived, Aim::of(bulk, bytes), None);

@@ -229,11 +229,12 @@ impl<P> SendPath<P> {
     /// The delivery rate, in bytes/s; in slow start, if there was a packet train, at least its estimate and what was
     /// delivered last.
     pub(super) fn estimated_bytes_s(&self) -> Option<f64> {
-        let (known, guess) = (self.rate.bytes_s(), self.train.bytes_s(self.rtt.jitter.mean()));
+        let known = self.rate.bytes_s();
+        let guess = || self.train.bytes_s(self.rtt.jitter.mean());
         if self.cwnd.in_slow_start() {
-            return guess.map(|guess| [known, self.rate.last].into_iter().flatten().fold(guess, f64::max));
+            return guess().map(|guess| [known, self.rate.last].into_iter().flatten().fold(guess, f64::max));
         }
-        known.or(guess)
+        known.or_else(guess)
     }
 
     pub(super) fn in_slow_start(&self) -> bool {

@@ -1,6 +1,7 @@
 //! When the paths are looked at: a timer expires, or the peer or the driver says something about them. A packet alone
 //! changes the timers of its path only.
 
+use super::fq_codel::PathDelays;
 use super::paths::Path;
 use super::primary_path::wants_trains;
 use super::send_path::{SendPath, TunnelState};
@@ -104,6 +105,8 @@ impl<P: Clone> Tunnel<P> {
             self.outbox.train(now, id, path, header);
         }
         self.scheduler.update_primary(self.mode, &self.paths);
+        self.delays =
+            PathDelays { rtt: self.paths.min_rtt(), delay_difference: self.paths.delay_difference(SendPath::is_used) };
         if self.paths.report_due().is_some_and(|at| now >= at) {
             self.report(now);
         }
