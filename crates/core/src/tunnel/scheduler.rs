@@ -291,6 +291,7 @@ fn second(now: Instant, first: PathId, candidates: &[Candidate]) -> Option<PathI
 /// Finds the paths that may carry: those of the best class, in mode redundant all that are not closed, and in mode
 /// adaptive all that are up.
 fn find_rooms<P>(mode: Mode, paths: &Paths<P>) -> PerPath<Room> {
+    let mut rooms = PerPath::new();
     let best = paths.senders().filter_map(class).min();
     // A copy on every open path, also on backups: who chooses copies chooses their cost.
     let copies = matches!(mode, Mode::Redundant | Mode::Adaptive);
@@ -302,7 +303,8 @@ fn find_rooms<P>(mode: Mode, paths: &Paths<P>) -> PerPath<Room> {
         has_room_for_copies: copies && sender.has_room_for_copies(),
         paced_to: sender.paced_to(),
     };
-    usable.map(room).collect()
+    rooms.extend(usable.map(room));
+    rooms
 }
 
 /// Finds what counts for a packet on these paths.
@@ -323,7 +325,8 @@ fn find_candidates<P>(now: Instant, paths: &Paths<P>, head: Head, rooms: &[Room]
             is_sure: sender.lateness.is_sure(now),
             is_tried: sender.lateness.is_tried(now),
             delay_us,
-            expected_arrival_us: sender.expected_arrival_us(head.wire_bytes, rate, reference)
+            expected_arrival_us: delay_us
+                + sender.queue_and_transmission_us(head.wire_bytes, rate)
                 + if head.aim == Aim::Delay { repair_us(sender) } else { 0 },
             rate,
             in_slow_start: sender.in_slow_start(),

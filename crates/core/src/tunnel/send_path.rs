@@ -217,13 +217,11 @@ impl<P> SendPath<P> {
         self.rate.limited = now;
     }
 
-    /// Expected arrival of a packet of `bytes` sent now at the estimated `rate`, in µs, relative to the one-way delay
-    /// `reference`.
-    pub(super) fn expected_arrival_us(&self, bytes: u32, rate: Option<f64>, reference: OneWayDelay) -> i64 {
-        let delay_us = self.relative_delay_us(reference);
-        let Some((rate, rtt)) = rate.zip(self.rtt.unqueued()) else { return delay_us };
+    /// How much longer than the one-way delay a packet of `bytes` takes that is sent now, at the estimated `rate`, in µs.
+    pub(super) fn queue_and_transmission_us(&self, bytes: u32, rate: Option<f64>) -> i64 {
+        let Some((rate, rtt)) = rate.zip(self.rtt.unqueued()) else { return 0 };
         let ahead_s = (self.bytes_in_flight() as f64 / rate - rtt.as_secs_f64()).max(0.0);
-        delay_us + ((ahead_s + f64::from(bytes) / rate) * 1e6) as i64
+        ((ahead_s + f64::from(bytes) / rate) * 1e6) as i64
     }
 
     /// The delivery rate, in bytes/s; in slow start, if there was a packet train, at least its estimate and what was

@@ -105,8 +105,9 @@ impl Wires {
                 continue;
             }
             while let Some(exit) = self.links[place].poll(now) {
-                if let Some(arrived) = self.leave(exit) {
-                    return Some((arrived.content, arrived.row.direction));
+                let direction = exit.hop.direction;
+                if let Some(content) = self.leave(exit) {
+                    return Some((content, direction));
                 }
             }
             self.due[place] = self.links[place].next_wakeup();
@@ -149,20 +150,20 @@ impl Wires {
         (self.rows, self.sums, self.events)
     }
 
-    fn leave(&mut self, exit: Exit) -> Option<InFlight> {
+    fn leave(&mut self, exit: Exit) -> Option<LinkPacket> {
         let slot = exit.packet.0 as usize;
-        let in_flight = self.in_flight.get_mut(slot)?.take()?;
+        let in_flight = self.in_flight.get_mut(slot)?;
+        let InFlight { row, place, .. } = in_flight.as_mut()?;
         self.free.push(slot);
         self.events += 1;
-        let mut row = in_flight.row;
         row.delivered_ns = exit.dropped.is_none().then(|| exit.at.as_nanos());
         row.drop = exit.dropped;
         row.tries = if exit.dropped == Some(DropReason::Queue) { 0 } else { exit.tries };
-        self.sums.note(&row);
+        self.sums.note(row);
         if self.keep {
-            self.rows[in_flight.place] = row;
+            self.rows[*place] = *row;
         }
-        exit.dropped.is_none().then_some(in_flight)
+        in_flight.take().filter(|_| exit.dropped.is_none()).map(|in_flight| in_flight.content)
     }
 }
 

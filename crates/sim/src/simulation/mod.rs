@@ -263,8 +263,12 @@ impl Simulation {
     /// another path if it takes too long: its slot may be another's by then.
     fn connect(&mut self) {
         let now = self.now;
+        if self.connect_at.is_none_or(|at| at > now) {
+            return;
+        }
         let Some(first) = self.first_path(now) else { return };
-        if self.connect_at.take_if(|at| *at <= now).is_none() || self.vehicle.is_connected() {
+        self.connect_at = None;
+        if self.vehicle.is_connected() {
             return;
         }
         self.vehicle.connect(now, first);
