@@ -232,7 +232,7 @@ impl<P: Clone> Tunnel<P> {
     fn send_on(&mut self, now: Instant, path: PathId, copy: &Retransmittable<P>, options: Options) {
         let feedback = self.ride(now, path, copy.bytes);
         let Some(at) = self.paths.get_mut(path) else { return };
-        let timed_from = at.sender.timed_from();
+        let timed_from = at.sender.in_flight.timed_from();
         let leniency = if self.peer.reads_feedback { at.leniency(now, copy.bytes) } else { Duration::ZERO };
         self.outbox.packet(now, path, at, copy, Options { leniency, feedback, ..options });
         at.sender.last_carried = now;
@@ -241,7 +241,7 @@ impl<P: Clone> Tunnel<P> {
         if copy.bytes > LATE_REPORT_BYTES {
             at.sender.last_prompt = Some(now);
         }
-        if at.sender.timed_from() != timed_from {
+        if at.sender.in_flight.timed_from() != timed_from {
             self.watch(path);
         }
     }
@@ -352,7 +352,6 @@ impl<P: Clone> Engine for Tunnel<P> {
                 self.mode = self.paths.order.mode(self.wanted_mode);
             }
         }
-        self.scheduler.is_full = false;
         self.advance_at = Some(now);
     }
 

@@ -132,7 +132,7 @@ pub(super) struct Scheduler {
     pub copy_on: Option<PathId>,
     /// When to try again to send a packet that found no room.
     pub retry_at: Option<Instant>,
-    /// Whether no path had room for it, whatever the packet. Only the peer, the driver or time gives room.
+    /// Whether no path had room for it, whatever the packet; until the paths are advanced.
     pub is_full: bool,
     /// The candidates of the last packet; their memory is reused.
     candidates: Vec<Candidate>,

@@ -200,12 +200,6 @@ impl<P> SendPath<P> {
         self.in_flight.bytes
     }
 
-    /// When the time begins for the feedback on the oldest packet in flight, and on the oldest of which a copy is kept.
-    /// A packet that is sent brings no timer forward but by these.
-    pub(super) fn timed_from(&self) -> [Option<Instant>; 2] {
-        [self.in_flight.oldest_timed_from(), self.in_flight.oldest_kept_timed_from()]
-    }
-
     /// When pacing allows the next packet.
     pub(super) fn paced_to(&self) -> Instant {
         self.pacer.next_send()

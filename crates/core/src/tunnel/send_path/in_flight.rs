@@ -146,6 +146,12 @@ impl<P> InFlight<P> {
         self.packets.front().map(|packet| packet.timed_from)
     }
 
+    /// When the time for the feedback begins on the oldest packet, and on the oldest of which a copy is kept. A packet that
+    /// is sent brings no timer of its path forward but by these.
+    pub(in super::super) fn timed_from(&self) -> [Option<Instant>; 2] {
+        [self.oldest_timed_from(), self.oldest_kept_timed_from()]
+    }
+
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.packets.len()
