@@ -102,7 +102,7 @@ pub struct Deadline {
     is_unordered: bool,
     /// Whether an object past its deadline is given up.
     gives_up: bool,
-    /// Whether all objects have little time in all.
+    /// Whether all objects have little time in all, on separate connections.
     is_brief: bool,
     hopeless: Hopeless,
     /// Whether each path carries.
@@ -335,7 +335,7 @@ impl Allocator for Deadline {
             self.update_skew(&sources);
         }
         let has_s = |object: &Object| object.deadline.since(object.start).as_secs_f64();
-        self.is_brief = demand.objects.iter().all(|object| has_s(object) <= BRIEF_S);
+        self.is_brief = self.is_unordered && demand.objects.iter().all(|object| has_s(object) <= BRIEF_S);
         let mut due = self.due(now, demand, &sources);
         self.admit(now, demand, &sources, &due);
         if self.gives_up {

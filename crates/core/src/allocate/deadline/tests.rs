@@ -341,4 +341,7 @@ fn caution_is_for_objects_that_have_more_than_a_second() {
     };
     let (brief, long) = (rate_for(1000), rate_for(20_000));
     assert!(long < 0.7 * brief, "{long} {brief}");
+    // What a window lost is charged once.
+    let (part, expected) = (brief / varying.predicted_rate(1.0).unwrap(), varying.predicted_ratio(2.0, 0.95).1);
+    assert!(expected < 0.9 && (part - expected).abs() < 0.03, "{part} {expected}");
 }

@@ -290,7 +290,7 @@ impl Sender {
         }
         let index = self.piece_for(now, path, place)?;
         let (offset, length) = self.open[place].give_out(index);
-        self.paths.get_mut(path)?.give(now, Flight { number, index, length });
+        self.paths.get_mut(path)?.give(now, Flight { number, index, length, given: now });
         Some(Write::Piece { number, index, offset, length })
     }
 

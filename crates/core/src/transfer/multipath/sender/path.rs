@@ -31,6 +31,7 @@ pub(super) struct Flight {
     pub number: u32,
     pub index: u32,
     pub length: u32,
+    pub given: Instant,
 }
 
 #[derive(Debug)]
@@ -221,7 +222,7 @@ impl Path {
         let mut bytes = self.flight_bytes();
         let is_stalled = self.is_stalled(now);
         self.flights.iter().rev().map(move |flight| {
-            let acked_s = if is_stalled { f64::INFINITY } else { self.acked_s(bytes) };
+            let acked_s = if is_stalled { f64::INFINITY } else { self.acked_s(bytes, now.since(flight.given)) };
             bytes -= u64::from(flight.length);
             (*flight, acked_s)
         })
@@ -229,17 +230,20 @@ impl Path {
 
     /// The expected time until a piece that it is given now is acknowledged, in s.
     pub(super) fn next_acked_s(&self) -> f64 {
-        self.acked_s(self.flight_bytes() + PIECE_BYTES)
+        self.acked_s(self.flight_bytes() + PIECE_BYTES, Duration::ZERO)
     }
 
     pub(super) fn flight_bytes(&self) -> u64 {
         self.flights.iter().map(|flight| u64::from(flight.length)).sum()
     }
 
-    /// The expected time until the last of these bytes in flight is acknowledged, in s.
-    fn acked_s(&self, bytes: u64) -> f64 {
+    /// The expected time until the last of these bytes in flight is acknowledged, in s: an RTT after it was given to the path
+    /// at the earliest, and an RTT from now if it is overdue.
+    fn acked_s(&self, bytes: u64, since_given: Duration) -> f64 {
         let rtt_s = self.min_rtt_s();
-        self.bytes_s().map_or(rtt_s, |bytes_s| (bytes as f64 / bytes_s.max(1.0)).max(rtt_s))
+        let is_overdue = since_given.as_secs_f64() > rtt_s * f64::from(DELIVERY_RTTS);
+        let left_s = if is_overdue { rtt_s } else { rtt_s - since_given.as_secs_f64() };
+        self.bytes_s().map_or(rtt_s, |bytes_s| (bytes as f64 / bytes_s.max(1.0)).max(left_s))
     }
 
     /// Its rate in bytes/s, once it is known.
