@@ -26,7 +26,7 @@ mod hopeless;
 mod late_paths;
 mod suspension;
 
-use forecast::{BRIEF_S, has_plenty};
+use forecast::{BRIEF_S, CHARGED_ONCE_S, has_plenty};
 use hopeless::Hopeless;
 use suspension::Suspensions;
 
@@ -104,6 +104,8 @@ pub struct Deadline {
     gives_up: bool,
     /// Whether all objects have little time in all, on separate connections.
     is_brief: bool,
+    /// Whether they have enough for what a window lost to be charged once.
+    is_charged_once: bool,
     hopeless: Hopeless,
     /// Whether each path carries.
     on: Vec<bool>,
@@ -336,6 +338,7 @@ impl Allocator for Deadline {
         }
         let has_s = |object: &Object| object.deadline.since(object.start).as_secs_f64();
         self.is_brief = self.is_unordered && demand.objects.iter().all(|object| has_s(object) <= BRIEF_S);
+        self.is_charged_once = self.is_brief && demand.objects.iter().all(|object| has_s(object) >= CHARGED_ONCE_S);
         let mut due = self.due(now, demand, &sources);
         self.admit(now, demand, &sources, &due);
         if self.gives_up {

@@ -10,10 +10,12 @@ const WINDOW_HORIZONS: f64 = 2.0;
 /// taken off the forecast.
 const CAUTION: f64 = 3.0;
 const MAX_SHORTFALL: f64 = 0.15;
-/// No such caution for objects that have this time at most in all, in s, and what the window lost is charged once: more would
-/// send a good part of each over the costlier path, and how wrong a prediction over that time was is known. At the end of a
-/// long object it costs little.
+/// No such caution for objects that have this time at most in all, in s: it would send a good part of each over the costlier
+/// path, and how wrong a prediction over that time was is known. At the end of a long object it costs little.
 pub(super) const BRIEF_S: f64 = 1.1;
+/// For brief objects that have this time at least, in s, what the window lost is charged once, for the same reason. Frames of a
+/// camera have less: they become smaller if they arrive just in time.
+pub(super) const CHARGED_ONCE_S: f64 = 0.4;
 /// Paths that carry this multiple of what is due at the rates observed need no other one, whatever is feared, while at least
 /// so much time is left, in s: a lower rate shows in the mean by then.
 const PLENTY: f64 = 1.2;
@@ -39,7 +41,7 @@ impl Deadline {
         let kept = if self.is_brief { 1.0 } else { 1.0 - CAUTION * self.shortfall(source) };
         // What the longer window lost is charged to this one: a path that stalls
         // occasionally loses no more in the longer window, a path of varying rate does.
-        let charged = if self.is_brief { 1.0 } else { WINDOW_HORIZONS };
+        let charged = if self.is_charged_once { 1.0 } else { WINDOW_HORIZONS };
         let weighted = |(windows, part): (f64, f64), assumed: f64| {
             let part = (1.0 - charged * (1.0 - part)).max(0.0) * kept;
             (windows * part + PRIOR_WINDOWS * assumed) / (windows + PRIOR_WINDOWS)
