@@ -52,6 +52,8 @@ LAB = .venv/bin/crosslane-lab
 say = @printf '\n\033[1m== %s\033[0m\n' '$(1)'
 
 export CARGO_TERM_COLOR ?= auto
+# What the program states in its version, and in the runs that it makes.
+export CROSSLANE_COMMIT := $(shell git describe --always --abbrev=8 --dirty=.dirty --exclude='*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .PHONY: help build lab demo test lint e2e e2e-openflow e2e-gre e2e-deb e2e-guides e2e-container deb deb-arm64 wheel hardship soak results nota szilagyi torrinhas roadside tunnel conformance conformance-simulated conformance-check deadlines bpf bench clean tools tshark
@@ -242,6 +244,8 @@ clean: ## remove build output, and the runs of demo and tests (measured results 
 
 tools:
 	@command -v cargo >/dev/null || { echo 'make: cargo is missing; install Rust 1.88 or newer (https://rustup.rs)'; exit 2; }
+	@cargo --version | awk '{ split($$2, v, "."); exit v[1] == 1 && v[2] < 88 }' || \
+	    { echo "make: $$(cargo --version) is too old; install Rust 1.88 or newer (https://rustup.rs)"; exit 2; }
 	@command -v cc >/dev/null || { echo 'make: no C compiler (cc), which cargo needs as linker; on Debian: apt-get install gcc libc6-dev'; exit 2; }
 
 tshark:

@@ -122,6 +122,13 @@ until_true managed
 [ "$(systemctl show -P MainPID crosslane-agent)" != "$former" ]
 [ "$(systemctl show -P NRestarts crosslane-agent)" = 0 ]
 
+step 'the controller'
+crosslane keygen --out /etc/crosslane/controller.key > /dev/null
+printf 'listen = "127.0.0.1:4761"\nkey = "/etc/crosslane/controller.key"\n' > /etc/crosslane/controller.toml
+systemctl start crosslane-controller
+until_true crosslane controller status
+systemctl stop crosslane-controller
+
 step 'a drop-in'
 mkdir -p /etc/systemd/system/crosslane-agent.service.d
 cp /usr/share/crosslane/crosslane-agent.service.d/*.conf /etc/systemd/system/crosslane-agent.service.d/

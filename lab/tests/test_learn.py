@@ -19,7 +19,7 @@ from crosslane_lab.learn.places import draw
 GOLDEN = Path(__file__).parent / "golden"
 needs_extra = pytest.mark.skipif(
     find_spec("sklearn") is None,
-    reason="scikit-learn is not installed: pip install 'crosslane-lab[learn]'",
+    reason="scikit-learn is not installed: pip install -e 'lab[learn]'",
 )
 OTHERS = {"wifi_sinr_db": 20.0, "cellular_sinr_db": 10.0, "wifi_rsrq_db": None, "cellular_rsrq_db": -10.0}
 

@@ -108,7 +108,7 @@ def test_without_sumo_the_error_names_the_remedy(
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert main(manhattan(tmp_path / "out.csv", "--engine", "sumo")) == 2
-    assert "SUMO: it is not installed; pip install 'crosslane-lab[sumo]'" in capsys.readouterr().err
+    assert "SUMO: it is not installed; pip install -e 'lab[sumo]'" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(importlib.util.find_spec("sumo") is None, reason="SUMO is not installed")

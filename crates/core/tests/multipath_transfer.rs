@@ -513,6 +513,8 @@ fn a_lossless_transfer_sends_no_byte_twice() {
     assert_eq!(pair.ended.values().filter(|outcome| **outcome == Outcome::Stored).count(), 5);
     assert!(pair.written - 15_000_000 < 150_000, "{} bytes were sent twice", pair.written - 15_000_000);
     assert!(pair.carried() <= pair.written);
+    let duplicates: u64 = (0..3).map(|path| pair.sender.carried(path).duplicate_bytes).sum();
+    assert!(duplicates <= pair.receiver.duplicate_bytes(), "{duplicates} bytes count as sent twice");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Rate of a transfer over unshaped veth, with a core for each end: `cargo bench --bench transfer`.
 //!
 //! `crosslane send` and `crosslane receive`, in the clear and with keys, beside plain TCP over the same path in the same
-//! run, in turns. Files are in memory, where there is `/dev/shm`: a disk would decide.
+//! run, in turns: from memory to nowhere, and from file to file without a digest, which is the most that a transfer of a
+//! file can reach. Files are in memory, where there is `/dev/shm`: a disk would decide.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
@@ -51,21 +52,23 @@ fn all() -> io::Result<()> {
     let keys = prepare(workdir.path())?;
     let receiver = ["--key", "receiver", "--sender-key", &keys[0]];
     let sender = ["--key", "sender", "--receiver-key", &keys[1]];
-    let mut rates = [const { Vec::new() }; 3];
+    let mut rates = [const { Vec::new() }; 4];
     for _ in 0..ROUNDS {
-        rates[0].push(plain(&testbed)?);
-        rates[1].push(transfer(&testbed, workdir.path(), [&CLEAR; 2])?);
-        rates[2].push(transfer(&testbed, workdir.path(), [&receiver, &sender])?);
+        rates[0].push(plain(&testbed, None)?);
+        rates[1].push(plain(&testbed, Some(workdir.path()))?);
+        rates[2].push(transfer(&testbed, workdir.path(), [&CLEAR; 2])?);
+        rates[3].push(transfer(&testbed, workdir.path(), [&receiver, &sender])?);
     }
     let median = |of: &mut Vec<f64>| {
         of.sort_by(f64::total_cmp);
         of[of.len() / 2]
     };
-    let [plain, clear, encrypted] = rates.each_mut().map(median);
+    let [plain, files, clear, encrypted] = rates.each_mut().map(median);
     println!("{:<32} {plain:>8.2} Gbit/s", "plain TCP");
+    println!("{:<32} {files:>8.2} Gbit/s, {:.2} of plain TCP", "plain TCP, from file to file", files / plain);
     println!("{:<32} {clear:>8.2} Gbit/s, {:.2} of plain TCP (target 0.8)", "transfer in the clear", clear / plain);
     println!("{:<32} {encrypted:>8.2} Gbit/s (target 1.5)", "transfer with keys");
-    for (what, rates) in ["plain TCP", "clear", "keys"].into_iter().zip(&rates) {
+    for (what, rates) in ["plain TCP", "file to file", "clear", "keys"].into_iter().zip(&rates) {
         println!("  each round, {what}: {rates:.2?}");
     }
     Ok(())
@@ -91,15 +94,22 @@ fn pin(processor: usize) -> io::Result<()> {
     Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
 }
 
-fn plain(testbed: &Testbed) -> io::Result<f64> {
+/// The rate of plain TCP, from the file to another one in this folder if there is one.
+fn plain(testbed: &Testbed, workdir: Option<&Path>) -> io::Result<f64> {
     let failed = |error: Error| io::Error::other(error.to_string());
     let listener = testbed.server.enter(|| TcpListener::bind((SERVER, PORT))).map_err(failed)??;
     let connect = || TcpStream::connect((SERVER, PORT));
     let mut near = testbed.vehicle.enter(connect).map_err(failed)??;
     let (mut far, _) = listener.accept()?;
+    let mut source = workdir.map(|workdir| File::open(workdir.join("file"))).transpose()?;
+    let mut stored = workdir.map(|workdir| File::create(workdir.join("in/file"))).transpose()?;
     let start = monotonic_ns();
     let sending = thread::spawn(move || {
         pin(0)?;
+        if let Some(source) = &mut source {
+            // By sendfile, without a copy.
+            return io::copy(source, &mut near).map(drop);
+        }
         let (block, mut left) = (vec![7; 1 << 18], BYTES);
         while left > 0 {
             left -= near.write(&block[..block.len().min(left as usize)])? as u64;
@@ -112,7 +122,10 @@ fn plain(testbed: &Testbed) -> io::Result<f64> {
         while count < BYTES {
             match far.read(&mut buffer)? {
                 0 => return Err(ErrorKind::UnexpectedEof.into()),
-                read => count += read as u64,
+                read => {
+                    count += read as u64;
+                    stored.as_mut().map_or(Ok(()), |file| file.write_all(&buffer[..read]))?;
+                }
             }
         }
         Ok::<u64, io::Error>(monotonic_ns())
@@ -120,6 +133,7 @@ fn plain(testbed: &Testbed) -> io::Result<f64> {
     let panicked = |_| io::Error::other("a thread panicked");
     sending.join().map_err(panicked)??;
     let end = receiving.join().map_err(panicked)??;
+    workdir.map_or(Ok(()), |workdir| fs::remove_file(workdir.join("in/file")))?;
     Ok(BYTES as f64 * 8.0 / (end - start) as f64)
 }
 

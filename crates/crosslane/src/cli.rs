@@ -12,14 +12,14 @@ use crate::control::{agent_command, tunnel_command};
 use crate::error::{Error, Result};
 use crate::{
     agent, bugreport, catalog, check, controller, doctor, drive, http, import, keygen, mptcp, output, receive, refit,
-    run, send, simulate,
+    run, send, simulate, version,
 };
 
 mod examples;
 
 /// Keeps a vehicle's connections alive over all networks in reach.
 #[derive(Parser)]
-#[command(name = "crosslane", version)]
+#[command(name = "crosslane", version = version::version())]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -85,7 +85,7 @@ enum Command {
     },
     /// Convert a public recording into a trace.
     Import(import::Options),
-    /// Create a key for the tunnel.
+    /// Create a key: of a tunnel, a transfer of files, a roadside unit or a controller.
     Keygen(keygen::Options),
     /// Show and control the tunnel of a running agent.
     #[command(subcommand)]
@@ -110,7 +110,6 @@ enum Command {
         shell: clap_complete::Shell,
     },
     /// Print the manual page of the program or of a command.
-    #[command(hide = true)]
     Man {
         /// The command.
         command: Option<String>,
@@ -139,8 +138,9 @@ enum Command {
     },
 }
 
-/// Runs the program.
-pub fn main() -> ExitCode {
+/// Runs the program, which was built from this commit as far as known.
+pub fn main(commit: Option<&str>) -> ExitCode {
+    version::set_commit(commit);
     let parsed = program().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let command = match parsed.map_err(|error| error.format(&mut program())) {
         Ok(cli) => Ok(cli.command),

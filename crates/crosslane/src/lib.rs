@@ -44,3 +44,4 @@ mod transfer_keys;
 pub mod trials;
 pub mod tun;
 pub mod tunnel;
+mod version;

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    crosslane::cli::main()
+    crosslane::cli::main(option_env!("CROSSLANE_COMMIT"))
 }

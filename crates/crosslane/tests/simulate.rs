@@ -149,6 +149,10 @@ fn records_are_kept_for_few_runs_and_do_not_change_metrics() {
         let names: Vec<String> = files(&workdir.path().join(folder)).into_keys().collect();
         assert_eq!(names, ["scenario.json", "scenario.toml", "summary.json", "versions.json"]);
     }
+    let program = crosslane(workdir.path(), &["--version"]).stdout;
+    let versions: Value =
+        serde_json::from_str(&fs::read_to_string(workdir.path().join("none/versions.json")).unwrap()).unwrap();
+    assert_eq!(format!("crosslane {}\n", versions["crosslane"].as_str().unwrap()), program);
     let metrics = |output: &ProgramOutput| {
         let summary: Value = serde_json::from_str(&output.stdout).unwrap();
         summary["runs"].as_array().unwrap().iter().map(|run| run["metrics"].clone()).collect::<Vec<_>>()

@@ -174,21 +174,29 @@ fn a_fault_of_a_key_file_is_reported_by_agent_and_check() {
 fn a_tunnel_command_without_an_agent_is_reported() {
     let workdir = TempDir::new().unwrap();
     let long = "x".repeat(200);
-    let cases: [(&[&str], &str); 5] = [
+    let cases: [(&[&str], &str, i32); 5] = [
         (
             &["status", "--interface", "none-here"],
             "while querying the agent with the tunnel \"none-here\": none runs in this network namespace; start",
+            3,
         ),
-        (&["mode", "standby", "--interface", "none-here"], "\"none-here\": none runs in this network namespace; start"),
-        (&["status", "--interface", &long], "none runs in this network namespace; start"),
+        (
+            &["mode", "standby", "--interface", "none-here"],
+            "\"none-here\": none runs in this network namespace; start",
+            3,
+        ),
+        (&["status", "--interface", &long], "none runs in this network namespace; start", 3),
         (
             &["mode", "fast"],
             "invalid value 'fast' for '<MODE>' [possible values: aggregate, redundant, standby, cheapest-first, per-flow, adaptive]",
+            2,
         ),
-        (&["mode"], "the following required arguments were not provided: <MODE>; add --help"),
+        (&["mode"], "the following required arguments were not provided: <MODE>; add --help", 2),
     ];
     let run = |arguments: &[&str]| crosslane(workdir.path(), &[&["tunnel"], arguments].concat());
-    assert_none(cases.iter().filter_map(|(arguments, expected)| complaint(&run(arguments), expected)).collect());
+    let complaints =
+        cases.iter().filter_map(|(arguments, expected, code)| complaint_with(&run(arguments), expected, *code));
+    assert_none(complaints.collect());
 }
 
 #[test]

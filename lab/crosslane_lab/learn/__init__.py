@@ -14,7 +14,7 @@ def need(module: str) -> Any:  # noqa: ANN401
     try:
         return import_module(module)
     except ImportError as error:
-        remedy = "`pip install 'crosslane-lab[learn]'`"
+        remedy = "`pip install -e 'lab[learn]'`"
         raise LabError(f"while loading {module.split('.')[0]}: it is not installed; {remedy}") from error
 
 

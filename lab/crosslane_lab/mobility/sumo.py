@@ -58,7 +58,7 @@ def _programs() -> Path:
     if found is None or found.origin is None:
         raise LabError(
             "while looking for SUMO: it is not installed; "
-            "pip install 'crosslane-lab[sumo]', or make the trace with --engine own"
+            "pip install -e 'lab[sumo]', or make the trace with --engine own"
         )
     return Path(found.origin).parent / "bin"
 

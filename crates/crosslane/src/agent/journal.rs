@@ -17,6 +17,7 @@ use crate::memory::resident_mb;
 use crate::netlink::CommandError;
 use crate::run_folder::events;
 use crate::tunnel::endpoint::{Change, Counts};
+use crate::version;
 
 pub(super) mod file;
 mod limit;
@@ -72,7 +73,7 @@ impl Journal {
         let (limit, buffered) = (Limit::new(clock.now()), Vec::new());
         let (classes, faults, broken) = (Vec::new(), 0, false);
         let mut journal = Journal { source, clock, names, classes, to, name, buffered, limit, faults, broken };
-        let start = json!({ "monotonic_ns": clock.origin_ns(), "version": env!("CARGO_PKG_VERSION") });
+        let start = json!({ "monotonic_ns": clock.origin_ns(), "version": version::version() });
         journal.write_event("start", start);
         journal
     }

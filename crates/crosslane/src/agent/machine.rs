@@ -78,8 +78,10 @@ pub fn lacks(config: &Config) -> Vec<String> {
         }
     }
     let observe = &config.observe;
-    let has_source = observe.vanetza.is_some() || *observe.nl80211.get_ref();
-    let of_radio = config.paths.iter().map(Spanned::get_ref).filter(|path| path.rat.needs_signal() && !has_source);
+    let has_source = observe.vanetza.is_some() || *observe.nl80211.get_ref() || observe.replay.is_some();
+    let has_signal = |path: &PathConfig| has_source || observe.radiotap.is_some() && !path.stations.is_empty();
+    let of_radio =
+        config.paths.iter().map(Spanned::get_ref).filter(|path| path.rat.needs_signal() && !has_signal(path));
     lacks.extend(of_radio.map(|path| {
         let name = &path.name;
         format!("path {name:?} waits for a signal, which nothing reports; set observe.nl80211 = true or observe.vanetza, or rat = \"other\"")

@@ -21,6 +21,7 @@ use crate::control::report::{
 use crate::control::status::path_name;
 use crate::error::{Error, Result};
 use crate::netlink::PathManager;
+use crate::version;
 
 /// Connections in an answer: a line of them is short enough to be written at once, and takes less than a millisecond.
 const PAGE: usize = 64;
@@ -38,7 +39,7 @@ impl Driver {
             remaining_s: preferred.until.map(|until| until.since(now).as_secs_f64()),
         });
         AgentStatus {
-            version: env!("CARGO_PKG_VERSION").into(),
+            version: version::version().into(),
             pid: std::process::id(),
             configuration: self.file.as_ref().map(|file| file.display().to_string()).unwrap_or_default(),
             uptime_s: now.as_secs_f64(),

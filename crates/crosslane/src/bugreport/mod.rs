@@ -15,7 +15,7 @@ use crate::control::client::{default_name, query_tunnel};
 use crate::control::report::AgentStatus;
 use crate::control::running_agent::RunningAgent;
 use crate::error::{Error, Result};
-use crate::{doctor, output, text_file};
+use crate::{doctor, output, text_file, version};
 
 mod machine;
 mod redact;
@@ -107,7 +107,7 @@ fn collect(options: &Options) -> (Contents, Vec<String>) {
     contents.add("kernel.txt", Ok(machine::kernel()));
     contents.add("sysctls.txt", Ok(machine::sysctls()));
     contents.add("interfaces.txt", Ok(machine::interfaces()));
-    let about = json!({ "version": env!("CARGO_PKG_VERSION"), "unix_s": clock::unix_s(), "missing": contents.missing });
+    let about = json!({ "version": version::version(), "unix_s": clock::unix_s(), "missing": contents.missing });
     contents.add("about.json", Ok(about.to_string()));
     (contents, hosts)
 }

@@ -16,8 +16,11 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("refit", &["crosslane refit --config /etc/crosslane/agent.toml"]),
     ("controller", &["crosslane controller --config /etc/crosslane/controller.toml"]),
     ("controller status", &["crosslane controller status"]),
-    ("send", &["crosslane send drive.mcap --to HOST --deadline 10s --cost lte-a=0.1/GB,lte-b=0.5/GB"]),
-    ("receive", &["crosslane receive --into inbox --listen 0.0.0.0:7411"]),
+    (
+        "send",
+        &["crosslane send drive.mcap --to HOST --encryption none --deadline 10s --cost lte-a=0.1/GB,lte-b=0.5/GB"],
+    ),
+    ("receive", &["crosslane receive --into inbox --listen 0.0.0.0:7411 --encryption none"]),
     ("drive", &["crosslane drive scenarios/pass-by.toml --strategy kernel,threshold --seed 1..5 --out runs/pass-by"]),
     (
         "simulate",
@@ -82,6 +85,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "run",
         &["crosslane run -- rsync -a logs/ depot::logs/", "crosslane run -- /usr/bin/telemetry --server depot:7000"],
     ),
+    ("man", &["crosslane man simulate > simulate.1", "crosslane man --out man/man1"]),
     ("completion", &["crosslane completion bash > /etc/bash_completion.d/crosslane"]),
 ];
 

@@ -56,7 +56,8 @@ pub struct Prefer {
 #[derive(Debug, clap::Args)]
 pub struct UseMode {
     /// `aggregate`: all good paths carry; `backup`: the most preferred one, with the others in reserve;
-    /// `cost-first`: the same, and the next one too while that one is full.
+    /// `cost-first`: the same, and the next one too while that one is full; `interactive`: the path of the least delay,
+    /// with the others in reserve.
     #[arg(value_parser = modes())]
     mode: Mode,
     #[command(flatten)]

@@ -21,6 +21,9 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::tunnel::config::interface;
 
+/// Exit code if no such program runs.
+pub const NO_AGENT: u8 = 3;
+
 /// Longest replies to a query, in bytes: 1000 vehicles with 16 paths each take less than a third of it.
 const MAX_REPLY_BYTES: u64 = 16 << 20;
 /// Longest time for an agent's reply.
@@ -161,7 +164,7 @@ pub fn query<T: DeserializeOwned>(name: &str, attempt: &str, remedy: &str, reque
     let stream = connect(name).map_err(|cause| match cause.kind() {
         // No interface has a name that is too long for a socket's.
         io::ErrorKind::ConnectionRefused | io::ErrorKind::InvalidInput => {
-            Error::usage(attempt, "none runs in this network namespace", remedy)
+            Error::usage(attempt, "none runs in this network namespace", remedy).with_exit_code(NO_AGENT)
         }
         _ => Error::usage(attempt, cause, remedy),
     })?;

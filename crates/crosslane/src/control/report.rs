@@ -8,7 +8,7 @@ use crosslane_core::allocate::Mode;
 use crosslane_core::reason::Reason;
 use serde::{Deserialize, Serialize};
 
-use super::status::{Status, UnitStatus};
+use super::status::{PathStatus, Status, UnitStatus};
 
 /// The class of connections to which no class of the configuration applies.
 pub const DEFAULT_CLASS: &str = "default";
@@ -205,6 +205,9 @@ pub struct TunnelSummary {
     pub peers: usize,
     /// Peers from which a packet has arrived within the last 10 s.
     pub peers_seen: usize,
+    /// Of a vehicle, its paths; a gateway may have thousands.
+    #[serde(default)]
+    pub paths: Vec<PathStatus>,
 }
 
 /// A peer from which nothing has arrived for this time is not seen, in s.
@@ -213,12 +216,14 @@ const SEEN_S: f64 = 10.0;
 impl From<&Status> for TunnelSummary {
     fn from(status: &Status) -> TunnelSummary {
         let is_seen = |seen: Option<f64>| seen.is_some_and(|ago_s| ago_s < SEEN_S);
+        let of_vehicle = status.peers.iter().filter(|_| status.role == "vehicle");
         TunnelSummary {
             interface: status.interface.clone(),
             role: status.role.clone(),
             encrypted: status.encrypted,
             peers: status.peers.len(),
             peers_seen: status.peers.iter().filter(|peer| is_seen(peer.last_seen_s)).count(),
+            paths: of_vehicle.flat_map(|gateway| gateway.paths.clone()).collect(),
         }
     }
 }

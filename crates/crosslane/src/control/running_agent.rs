@@ -7,14 +7,11 @@ use std::os::unix::net::UnixStream;
 
 use nix::unistd::{Uid, User, geteuid};
 
-use super::client::{connect, exchange};
+use super::client::{NO_AGENT, connect, exchange};
 use super::protocol::{AGENTS, AgentRequest, write_agent_request};
 use super::report::{AgentStatus, ConnectionReport, Done, Explanation, Report};
 use super::trust::user;
 use crate::error::{Error, Result};
-
-/// Exit code if no agent runs.
-pub const NO_AGENT: u8 = 3;
 
 const ATTEMPT: &str = "asking the agent";
 

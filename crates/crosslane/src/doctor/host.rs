@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use crosslane_core::actuator::EndpointPolicy;
+
 use super::Finding;
 use crate::agent::config::Config;
 use crate::clock;
@@ -22,7 +24,7 @@ pub fn examine(config: Option<&Config>) -> Vec<Finding> {
     if manages {
         findings.extend(mptcp());
         findings.extend(blackhole(&fs::read_to_string("/proc/net/netstat").unwrap_or_default()));
-        findings.extend(path_manager(config.is_some()));
+        findings.extend(path_manager(config));
         findings.extend(competitors());
     }
     findings
@@ -86,13 +88,21 @@ fn blackhole(netstat: &str) -> Option<Finding> {
 }
 
 /// With a configuration the agent is to manage the paths; without one the kernel may.
-fn path_manager(has_agent: bool) -> Vec<Finding> {
+fn path_manager(config: Option<&Config>) -> Vec<Finding> {
     let Ok(PathManager::Kernel) = selected_path_manager() else { return Vec::new() };
-    if has_agent {
-        let what = "net.mptcp.path_manager is `kernel`";
-        let why = "the kernel manages the paths of connections that begin now, and an agent opens none for them";
-        let fix = "sysctl -w net.mptcp.path_manager=userspace";
-        return vec![Finding::broken("mptcp.path-manager", what, why, fix)];
+    if let Some(config) = config {
+        let (code, what) = ("mptcp.path-manager", "the in-kernel path manager is selected");
+        let fix = format!("sysctl -w {}", netlink::user_space_setting());
+        return vec![match config.service.endpoints {
+            EndpointPolicy::Off => {
+                Finding::broken(code, what, "an agent with `endpoints = \"off\"` opens no subflows then", fix)
+            }
+            _ => {
+                let why = "of connections that begin now the agent steers the endpoints only: no classes, and no new subflow \
+                           in the place of one that ended";
+                Finding::warning(code, what, why, fix)
+            }
+        }];
     }
     let limits = EndpointSocket::open().ok().and_then(|mut socket| socket.limits().ok());
     let none = limits.filter(|limits| limits.subflows == 0).map(|_| {

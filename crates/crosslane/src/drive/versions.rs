@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::peer_tunnels;
 use crate::error::Result;
-use crate::output;
+use crate::{output, version};
 
 /// Settings that influence a result, read where `drive` runs; the namespaces
 /// of a run start with the kernel's defaults.
@@ -41,7 +41,7 @@ fn versions() -> Value {
         line.split_once(':').map(|(_, name)| name.trim().to_string())
     });
     json!({
-        "crosslane": env!("CARGO_PKG_VERSION"),
+        "crosslane": version::version(),
         "kernel": read("/proc/sys/kernel/osrelease"),
         "architecture": std::env::consts::ARCH,
         "processor": processor,

@@ -10,6 +10,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::control::protocol::UNITS;
 use crate::control::report::{AgentStatus, PathReport, VolumePeriodReport};
+use crate::control::status::PathStatus;
 
 /// Media type of the text (OpenMetrics 1.0, section "Overall Structure").
 pub const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -30,8 +31,10 @@ type Value = (Vec<(&'static str, String)>, f64);
 
 use MetricType::{Counter, Gauge};
 
+const LIVENESS: [&str; 5] = ["unknown", "up", "probing", "down", "recovering"];
+
 /// All metrics.
-static METRICS: [Metric; 18] = [
+static METRICS: [Metric; 23] = [
     metric("crosslane_agent_info", "1, with version, strategy and mode of the agent", None, Gauge, |agent| {
         let strategy = agent.strategy.clone().unwrap_or_default();
         vec![(
@@ -142,6 +145,36 @@ static METRICS: [Metric; 18] = [
     metric("crosslane_tunnel_peers_seen", "peers from which a packet has arrived within 10 s", None, Gauge, |agent| {
         agent.tunnel.iter().map(|tunnel| (Vec::new(), tunnel.peers_seen as f64)).collect()
     }),
+    metric(
+        "crosslane_tunnel_path_liveness",
+        "1 for the liveness of a vehicle's path, 0 for the rest",
+        None,
+        Gauge,
+        |agent| {
+            of_tunnel(agent, "liveness", |path| {
+                LIVENESS.map(|one| (one, f64::from(u8::from(path.liveness == one)))).into()
+            })
+        },
+    ),
+    metric("crosslane_tunnel_path_rate_bytes_per_second", "delivery rate of a vehicle's path", None, Gauge, |agent| {
+        of_tunnel_paths(agent, |path| Some(path.rate_mbit_s? * 1e6 / 8.0))
+    }),
+    metric(
+        "crosslane_tunnel_path_min_rtt",
+        "recent minimum RTT of a vehicle's path",
+        Some(Unit::Seconds),
+        Gauge,
+        |agent| of_tunnel_paths(agent, |path| Some(path.min_rtt_ms? / 1e3)),
+    ),
+    metric("crosslane_tunnel_path", "bytes of datagrams sent, with all headers", Some(Unit::Bytes), Counter, |agent| {
+        of_tunnel(agent, "kind", |path| {
+            let data = path.sent_bytes.saturating_sub(path.control_bytes + path.copied_bytes);
+            vec![("data", data as f64), ("control", path.control_bytes as f64), ("copied", path.copied_bytes as f64)]
+        })
+    }),
+    metric("crosslane_tunnel_path_packets", "packets and probes sent whose outcome is known", None, Counter, |agent| {
+        of_tunnel(agent, "outcome", |path| vec![("delivered", path.delivered as f64), ("lost", path.lost as f64)])
+    }),
 ];
 
 const fn metric(
@@ -192,6 +225,25 @@ fn of_periods(agent: &AgentStatus, value: fn(&VolumePeriodReport) -> u64) -> Vec
         path.volume.iter().flat_map(|volume| &volume.periods).map(|one| of(path, one)).collect::<Vec<_>>()
     };
     agent.paths.iter().flat_map(periods).collect()
+}
+
+fn of_tunnel_paths(agent: &AgentStatus, value: fn(&PathStatus) -> Option<f64>) -> Vec<Value> {
+    let labelled = |path: &PathStatus| Some((vec![("path", path.path.clone())], value(path)?));
+    agent.tunnel.iter().flat_map(|tunnel| &tunnel.paths).filter_map(labelled).collect()
+}
+
+/// Several values of each path of a vehicle's tunnel, by another label.
+fn of_tunnel(
+    agent: &AgentStatus,
+    name: &'static str,
+    values: fn(&PathStatus) -> Vec<(&'static str, f64)>,
+) -> Vec<Value> {
+    let paths = agent.tunnel.iter().flat_map(|tunnel| &tunnel.paths);
+    let of = |path: &PathStatus| {
+        let labels = |label: &str| vec![("path", path.path.clone()), (name, label.to_owned())];
+        values(path).into_iter().map(|(label, value)| (labels(label), value)).collect::<Vec<_>>()
+    };
+    paths.flat_map(of).collect()
 }
 
 /// Name of a path; of one to a roadside unit its slot.
@@ -263,9 +315,18 @@ mod tests {
             "last_cam_s": 0.1, "has_tunnel": true, "liveness": null, "min_rtt_ms": null, "sent_bytes": 1,
             "received_bytes": 1
         });
+        let of_tunnel = json!({
+            "path": "lte", "wanted_state": "active", "liveness": "up", "reason": "", "rate_mbit_s": 8.0,
+            "min_rtt_ms": null, "loss": 0.0, "sent_bytes": 100, "control_bytes": 10, "copied_bytes": 20,
+            "delivered": 3, "lost": 1
+        });
+        let tunnel = json!({
+            "interface": "crosslane0", "role": "vehicle", "encrypted": true, "peers": 1, "peers_seen": 1,
+            "paths": [of_tunnel]
+        });
         let status = json!({
             "version": "1", "pid": 7, "configuration": "", "uptime_s": 1.5, "strategy": "a\"b", "mode": "backup",
-            "preferred": null, "connections": 2, "paths": [limited("lte"), path("rsu-700")], "tunnel": null,
+            "preferred": null, "connections": 2, "paths": [limited("lte"), path("rsu-700")], "tunnel": tunnel,
             "units": [unit], "problems": [], "changes": []
         });
         let text = encode(Arc::new(serde_json::from_value(status).unwrap()));
@@ -278,6 +339,12 @@ mod tests {
             "crosslane_path_volume_limit_bytes{path=\"lte\",period=\"month\"} 10.0",
             "crosslane_path_volume_level{path=\"lte\",level=\"available\"} 1.0",
             "crosslane_path_volume_level{path=\"lte\",level=\"exhausted\"} 0.0",
+            "crosslane_tunnel_path_liveness{path=\"lte\",liveness=\"up\"} 1.0",
+            "crosslane_tunnel_path_liveness{path=\"lte\",liveness=\"down\"} 0.0",
+            "crosslane_tunnel_path_rate_bytes_per_second{path=\"lte\"} 1000000.0",
+            "crosslane_tunnel_path_bytes_total{path=\"lte\",kind=\"data\"} 70.0",
+            "crosslane_tunnel_path_bytes_total{path=\"lte\",kind=\"copied\"} 20.0",
+            "crosslane_tunnel_path_packets_total{path=\"lte\",outcome=\"lost\"} 1.0",
             "crosslane_agent_info{version=\"1\",strategy=\"a\\\"b\",mode=\"backup\"} 1.0",
         ] {
             assert!(text.lines().any(|one| one == line), "{line} in\n{text}");
@@ -285,6 +352,7 @@ mod tests {
         assert!(
             !text.contains("rsu-700")
                 && !text.contains("crosslane_path_bytes_total{path=\"lte\",direction=\"received\"}")
+                && !text.contains("crosslane_tunnel_path_min_rtt_seconds{")
                 && text.ends_with("# EOF\n"),
             "{text}"
         );

@@ -46,7 +46,9 @@ pub mod wireless;
 
 pub use lookup::interface_towards;
 pub use message::{DecodeError, KernelError};
-pub use probe::{PathManager, ProbeError, is_linux, probe, select_path_manager, selected_path_manager};
+pub use probe::{
+    PathManager, ProbeError, is_linux, probe, select_path_manager, selected_path_manager, user_space_setting,
+};
 pub use route::{Route, VXLAN_PORT, Wiring};
 pub(crate) use socket::Channel;
 pub use socket::{CallError, CommandError, OpenError};

@@ -101,6 +101,14 @@ pub fn select_path_manager(choice: PathManager) -> Result<(), ProbeError> {
     fs::write(root.join(setting), value).map_err(|cause| ProbeError::Setting { attempt: "writing", setting, cause })
 }
 
+/// The setting, with its value, that selects the user-space path manager on this kernel.
+pub fn user_space_setting() -> &'static str {
+    match Path::new("/proc/sys").join(PATH_MANAGER).exists() {
+        true => "net.mptcp.path_manager=userspace",
+        false => "net.mptcp.pm_type=1",
+    }
+}
+
 /// The path manager of connections that begin now in this thread's network
 /// namespace.
 ///

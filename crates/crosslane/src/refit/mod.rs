@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::agent::config;
+use crate::control::client::NO_AGENT;
 use crate::control::protocol::AgentRequest;
-use crate::control::running_agent::{NO_AGENT, RunningAgent};
+use crate::control::running_agent::RunningAgent;
 use crate::durable_file::{replace, with_suffix};
 use crate::error::{Error, Result};
 use crate::trials::{self, Rows};

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::comparison::{self, Entry};
 use crate::error::Result;
 use crate::summary::Summary;
-use crate::{output, scenario_file};
+use crate::{output, scenario_file, version};
 
 mod fleet;
 mod pool;
@@ -77,7 +77,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let recorded = entries.iter().filter(|_| kept != Kept::None).map(|entry| folder.join(entry.folder())).collect();
     let _lock = scenario_file::prepare_folder(&folder, &text, &resolved, &recorded)?;
     // Without facts of the machine, since the records do not depend on it.
-    let versions = json!({ "crosslane": env!("CARGO_PKG_VERSION"), "engine": "simulator" });
+    let versions = json!({ "crosslane": version::version(), "engine": "simulator" });
     output::write(&folder.join("versions.json"), format!("{versions:#}\n"))?;
     let threads = options.jobs.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
     let planned = entries.len();

@@ -155,11 +155,16 @@ pub fn not_run(why: &str) -> bool {
     false
 }
 
-/// A description of the difference if the error message is not as `expected` or has no remedy.
+/// A description of the difference if the error message is not as `expected` or has no remedy, or the call is not at fault.
 pub fn complaint(output: &ProgramOutput, expected: &str) -> Option<String> {
+    complaint_with(output, expected, 2)
+}
+
+/// The same with another exit code.
+pub fn complaint_with(output: &ProgramOutput, expected: &str, code: i32) -> Option<String> {
     let sentence = output.sentence();
     let remedy = sentence.rsplit_once("; ").map_or("", |(_, remedy)| remedy);
-    let good = sentence.contains(expected) && remedy.len() > 5 && output.code == Some(2);
+    let good = sentence.contains(expected) && remedy.len() > 5 && output.code == Some(code);
     (!good).then(|| format!("expected: {expected}\n     got: {sentence} (exit code {:?})", output.code))
 }
 

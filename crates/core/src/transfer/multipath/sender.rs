@@ -120,8 +120,12 @@ impl Sender {
 
     /// The receiver has closed an object.
     pub fn close_object(&mut self, number: u32) {
-        self.changed |= self.open.iter().any(|open| open.number == number);
-        self.open.retain(|open| open.number != number);
+        let Some(place) = self.open.iter().position(|open| open.number == number) else { return };
+        let mut closed = self.open.remove(place);
+        for flight in self.paths.iter_mut().flat_map(|path| path.flights_of(number)) {
+            flight.is_first = Some(closed.receive(*flight));
+        }
+        self.changed = true;
     }
 
     /// A new connection of a path stands.
@@ -201,7 +205,7 @@ impl Sender {
         while path.received() < pieces {
             let Some(flight) = path.take_received(now) else { return false };
             let open = self.open.iter_mut().find(|open| open.number == flight.number);
-            let is_first = open.is_some_and(|open| open.receive(flight));
+            let is_first = flight.is_first.unwrap_or_else(|| open.is_some_and(|open| open.receive(flight)));
             path.count(flight, is_first);
         }
         true
@@ -290,7 +294,7 @@ impl Sender {
         }
         let index = self.piece_for(now, path, place)?;
         let (offset, length) = self.open[place].give_out(index);
-        self.paths.get_mut(path)?.give(now, Flight { number, index, length, given: now });
+        self.paths.get_mut(path)?.give(now, Flight { number, index, length, given: now, is_first: None });
         Some(Write::Piece { number, index, offset, length })
     }
 

@@ -97,6 +97,7 @@ fn agent() -> AgentStatus {
             encrypted: true,
             peers: 1,
             peers_seen: 1,
+            paths: vec![],
         }),
         units: vec![],
         problems: vec!["path \"wlan\": the interface \"wlan0\" does not exist, or has no address".into()],

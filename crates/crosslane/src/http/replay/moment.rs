@@ -10,6 +10,7 @@ use crate::control::report::{
     AgentStatus, ChangeReport, ConnectionPage, ConnectionReport, DEFAULT_CLASS, PathReport, ReasonReport,
     SubflowReport, TokenName,
 };
+use crate::version;
 
 /// A subflow of which nothing was recorded for this time is closed, in s.
 const PRESENT_S: f64 = 0.5;
@@ -41,7 +42,7 @@ impl Moment<'_> {
         let changes = happened.iter().enumerate().skip(happened.len().saturating_sub(MAX_CHANGES)).map(report);
         let tokens: BTreeSet<u32> = self.subflows().map(|row| row.token).collect();
         AgentStatus {
-            version: env!("CARGO_PKG_VERSION").into(),
+            version: version::version().into(),
             pid: 0,
             configuration,
             uptime_s: self.at_s,

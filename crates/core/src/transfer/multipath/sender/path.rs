@@ -32,6 +32,8 @@ pub(super) struct Flight {
     pub index: u32,
     pub length: u32,
     pub given: Instant,
+    /// Of an object that is closed: whether it is the first copy.
+    pub is_first: Option<bool>,
 }
 
 #[derive(Debug)]
@@ -210,6 +212,10 @@ impl Path {
         self.received += 1;
         self.progress = now;
         Some(flight)
+    }
+
+    pub(super) fn flights_of(&mut self, number: u32) -> impl Iterator<Item = &mut Flight> {
+        self.flights.iter_mut().filter(move |flight| flight.number == number)
     }
 
     pub(super) fn count(&mut self, flight: Flight, is_first: bool) {
