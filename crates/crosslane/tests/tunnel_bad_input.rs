@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::program::agent::Agent;
-use crate::program::{assert_none, can_drive, complaint, crosslane};
+use crate::program::{assert_none, can_drive, complaint, complaint_with, crosslane};
 use crosslane::netlink::Wiring;
 use crosslane::testbed::Namespace;
 use tempfile::TempDir;

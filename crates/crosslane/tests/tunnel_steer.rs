@@ -245,7 +245,7 @@ fn two_agents_of_a_machine_are_selected_by_interface() {
         assert_eq!((current.interface.as_str(), current.peers[0].paths[0].path.as_str()), (interface, path));
     }
     let output = crosslane(&world.testbed.vehicle, &["tunnel", "status"]);
-    assert_eq!(output.code, Some(2));
+    assert_eq!(output.code, Some(3));
     assert!(output.sentence().contains("\"crosslane0\": none runs in this network namespace; start"), "{output:?}");
     drop(agents);
 }
