@@ -502,7 +502,7 @@ fn endpoints_and_limits_read_back_as_set() {
         socket.add(&second).unwrap();
         assert!(socket.add(&first).is_err());
         assert_eq!(socket.list().unwrap(), [first, second]);
-        socket.set_backup(first.address, true).unwrap();
+        socket.set_flags(first.address, true, false).unwrap();
         assert_eq!(socket.list().unwrap()[0], Endpoint { backup: true, ..first });
         socket.remove(AddressId(3)).unwrap();
         assert_eq!(socket.list().unwrap(), [second]);

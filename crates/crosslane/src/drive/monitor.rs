@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crosslane_core::path::PathId;
+use crosslane_core::path::{PathId, Transport};
 use crosslane_core::time::Instant;
 use crosslane_sim::record::rows::TcpInfoRow;
 use crosslane_sim::simulation::Side;
@@ -54,24 +54,7 @@ pub fn monitor(side: Side, clock: Clock, addresses: &[IpAddr], stop: &AtomicBool
 
 fn row(now: Instant, socket: &SocketInfo, addresses: &[IpAddr]) -> Option<TcpInfoRow> {
     let path = addresses.iter().position(|known| *known == socket.local.ip().to_canonical())?;
-    let micros = |duration: Duration| u32::try_from(duration.as_micros()).unwrap_or(u32::MAX);
-    Some(TcpInfoRow {
-        t_ns: now.as_nanos(),
-        path: PathId(path as u8),
-        subflow: None,
-        local: socket.local.to_string(),
-        remote: socket.remote.to_string(),
-        token: socket.mptcp.map_or(0, |mptcp| mptcp.token_local),
-        backup: socket.mptcp.is_some_and(|mptcp| mptcp.backup_local() || mptcp.backup_remote()),
-        rtt_us: micros(socket.tcp.rtt),
-        rttvar_us: micros(socket.tcp.rttvar),
-        cwnd: socket.tcp.cwnd,
-        unacked: socket.tcp.unacked,
-        lost: socket.tcp.lost,
-        total_retrans: socket.tcp.total_retrans,
-        bytes_acked: socket.tcp.bytes_acked,
-        bytes_received: socket.tcp.bytes_received,
-        notsent_bytes: socket.tcp.notsent_bytes,
-        delivery_rate_bit_s: socket.tcp.delivery_rate_bit_s,
-    })
+    let token = socket.mptcp.map_or(0, |mptcp| mptcp.token_local);
+    let transport = Transport { token, peer: socket.remote, backup: socket.is_backup(), ..socket.tcp.transport() };
+    Some(TcpInfoRow::new(now.as_nanos(), PathId(path as u8), None, socket.local, &transport))
 }

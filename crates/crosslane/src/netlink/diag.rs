@@ -245,6 +245,11 @@ impl Connection {
 }
 
 impl SocketInfo {
+    /// Whether one of the endpoints has set the backup flag.
+    pub fn is_backup(&self) -> bool {
+        self.mptcp.is_some_and(|mptcp| mptcp.backup_local() || mptcp.backup_remote())
+    }
+
     /// The socket as a subflow; `None` if it is plain TCP.
     pub fn subflow(self) -> Option<SubflowInfo> {
         let mptcp = self.mptcp?;
@@ -254,7 +259,7 @@ impl SocketInfo {
                 remote: self.remote,
                 local_id: AddressId(mptcp.local_id),
                 remote_id: AddressId(mptcp.remote_id),
-                backup: mptcp.backup_local() || mptcp.backup_remote(),
+                backup: self.is_backup(),
             },
             token_local: Token(mptcp.token_local),
             token_remote: Token(mptcp.token_remote),

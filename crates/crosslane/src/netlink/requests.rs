@@ -1,5 +1,4 @@
-//! Every request and event of `mptcp_pm` as the kernel has it: all attributes, no check, no retry. For
-//! `crosslane mptcp`.
+//! Every request and event of `mptcp_pm` as the kernel has it: all attributes, no check, no retry.
 //!
 //! Source: Linux `Documentation/netlink/specs/mptcp_pm.yaml` and `include/uapi/linux/mptcp.h`.
 

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use crosslane_core::path::Transport;
+
 /// State of a TCP socket (RFC 9293 §3.3.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TcpState {
@@ -103,6 +105,32 @@ pub struct TcpInfo {
 }
 
 impl TcpInfo {
+    /// The statistics of the connection, of no token and peer.
+    pub fn transport(&self) -> Transport {
+        Transport {
+            token: 0,
+            peer: Transport::NO_PEER,
+            accepted: false,
+            backup: false,
+            rtt: self.rtt,
+            rttvar: self.rttvar,
+            unacked: self.unacked,
+            sacked: self.sacked,
+            delivered: self.delivered,
+            bytes_acked: self.bytes_acked,
+            notsent_bytes: self.notsent_bytes,
+            bytes_received: self.bytes_received,
+            segments_received: self.segments_received,
+            out_of_order: self.out_of_order,
+            receive_rtt: self.receive_rtt(),
+            lost: self.lost,
+            retransmitted: self.total_retrans,
+            cwnd: self.cwnd,
+            min_rtt: Some(self.min_rtt),
+            delivery_bit_s: Some(self.delivery_rate_bit_s),
+        }
+    }
+
     /// Reads a `struct tcp_info` of any length.
     pub fn parse(bytes: &[u8]) -> TcpInfo {
         let micros = |offset| Duration::from_micros(u64::from(u32_at(bytes, offset)));

@@ -108,29 +108,7 @@ pub(super) fn statistics(socket: &Socket) -> io::Result<Transport> {
     if status != 0 {
         return Err(io::Error::last_os_error());
     }
-    let info = TcpInfo::parse(&bytes[..length as usize]);
-    Ok(Transport {
-        token: 0,
-        peer: Transport::NO_PEER,
-        accepted: false,
-        backup: false,
-        rtt: info.rtt,
-        rttvar: info.rttvar,
-        unacked: info.unacked,
-        sacked: info.sacked,
-        delivered: info.delivered,
-        bytes_acked: info.bytes_acked,
-        notsent_bytes: info.notsent_bytes,
-        bytes_received: info.bytes_received,
-        segments_received: info.segments_received,
-        out_of_order: info.out_of_order,
-        receive_rtt: info.receive_rtt(),
-        lost: info.lost,
-        retransmitted: info.total_retrans,
-        cwnd: info.cwnd,
-        min_rtt: Some(info.min_rtt),
-        delivery_bit_s: Some(info.delivery_rate_bit_s),
-    })
+    Ok(TcpInfo::parse(&bytes[..length as usize]).transport())
 }
 
 /// Waits until one of these is ready, `timeout` has passed, or a signal arrived; true if one is ready.

@@ -4,10 +4,12 @@
 //! evaluates them, and the binary writes them. Times are nanoseconds since the
 //! start of the run; a path is its index in the scenario.
 
+use std::net::SocketAddr;
+
 use crosslane_core::agent::Output;
 use crosslane_core::allocate::learned::features::Values;
 use crosslane_core::link::{Direction, DropReason};
-use crosslane_core::path::{PathId, PathState, Signal};
+use crosslane_core::path::{PathId, PathState, Signal, Transport};
 use crosslane_core::time::{Duration, Instant};
 
 use crate::radio::access_link::Quality;
@@ -125,6 +127,32 @@ pub struct TcpInfoRow {
     pub notsent_bytes: u32,
     /// The kernel's estimate of the delivery rate, in bit/s.
     pub delivery_rate_bit_s: u64,
+}
+
+impl TcpInfoRow {
+    /// The statistics of a subflow with this address and port of the vehicle.
+    pub fn new(t_ns: u64, path: PathId, subflow: Option<u16>, local: SocketAddr, transport: &Transport) -> TcpInfoRow {
+        let micros = |duration: Duration| u32::try_from(duration.as_micros()).unwrap_or(u32::MAX);
+        TcpInfoRow {
+            t_ns,
+            path,
+            subflow,
+            local: local.to_string(),
+            remote: transport.peer.to_string(),
+            token: transport.token,
+            backup: transport.backup,
+            rtt_us: micros(transport.rtt),
+            rttvar_us: micros(transport.rttvar),
+            cwnd: transport.cwnd,
+            unacked: transport.unacked,
+            lost: transport.lost,
+            total_retrans: transport.retransmitted,
+            bytes_acked: transport.bytes_acked,
+            bytes_received: transport.bytes_received,
+            notsent_bytes: transport.notsent_bytes,
+            delivery_rate_bit_s: transport.delivery_bit_s.unwrap_or_default(),
+        }
+    }
 }
 
 /// What a strategy may see of one path at the end of a window (250 ms).

@@ -11,7 +11,6 @@ use super::agent_driver::AgentDriver;
 use super::transfer::Transfer;
 use crate::addresses::vehicle_address;
 use crate::record::rows::{TcpInfoRow, WindowRow};
-use crate::transport::SubflowInfo;
 
 /// Period of the `tcp_info` record.
 const RECORD_PERIOD: Duration = Duration::from_millis(50);
@@ -42,29 +41,11 @@ impl Simulation {
 
     fn record_subflows(&mut self) {
         let t_ns = self.now.as_nanos();
-        let micros = |duration: Duration| duration.as_micros() as u32;
         let of_transfer = self.transfer.iter().flat_map(Transfer::subflows);
-        let rows = self.vehicle.subflows().chain(of_transfer).map(
-            |SubflowInfo { path, port, number, transport: info, .. }| TcpInfoRow {
-                t_ns,
-                path,
-                subflow: Some(number),
-                local: SocketAddr::from((vehicle_address(usize::from(path.0)), port)).to_string(),
-                remote: info.peer.to_string(),
-                token: info.token,
-                backup: info.backup,
-                rtt_us: micros(info.rtt),
-                rttvar_us: micros(info.rttvar),
-                cwnd: info.cwnd,
-                unacked: info.unacked,
-                lost: info.lost,
-                total_retrans: info.retransmitted,
-                bytes_acked: info.bytes_acked,
-                bytes_received: info.bytes_received,
-                notsent_bytes: info.notsent_bytes,
-                delivery_rate_bit_s: info.delivery_bit_s.unwrap_or_default(),
-            },
-        );
+        let rows = self.vehicle.subflows().chain(of_transfer).map(|subflow| {
+            let local = SocketAddr::from((vehicle_address(usize::from(subflow.path.0)), subflow.port));
+            TcpInfoRow::new(t_ns, subflow.path, Some(subflow.number), local, &subflow.transport)
+        });
         self.recording.tcp_info.extend(rows);
     }
 }

@@ -302,28 +302,12 @@ fn current(subflows: impl Iterator<Item = MeasuredSubflow>, engine: &Agent) -> i
 }
 
 fn transport(subflow: &MeasuredSubflow, socket: &SocketInfo) -> Transport {
-    let tcp = &socket.tcp;
     Transport {
         token: subflow.token.0,
         peer: subflow.remote,
         accepted: subflow.accepted,
-        backup: socket.mptcp.is_some_and(|mptcp| mptcp.backup_local() || mptcp.backup_remote()),
-        rtt: tcp.rtt,
-        rttvar: tcp.rttvar,
-        unacked: tcp.unacked,
-        sacked: tcp.sacked,
-        delivered: tcp.delivered,
-        bytes_acked: tcp.bytes_acked,
-        notsent_bytes: tcp.notsent_bytes,
-        bytes_received: tcp.bytes_received,
-        segments_received: tcp.segments_received,
-        out_of_order: tcp.out_of_order,
-        receive_rtt: tcp.receive_rtt(),
-        lost: tcp.lost,
-        retransmitted: tcp.total_retrans,
-        cwnd: tcp.cwnd,
-        min_rtt: Some(tcp.min_rtt),
-        delivery_bit_s: Some(tcp.delivery_rate_bit_s),
+        backup: socket.is_backup(),
+        ..socket.tcp.transport()
     }
 }
 
