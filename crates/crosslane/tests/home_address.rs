@@ -277,3 +277,28 @@ fn packets_from_the_home_address_follow_the_strategy_and_take_no_other_way() {
     world.testbed.vehicle.enter(|| Wiring::open().unwrap().set_up("its-g5", false).unwrap()).unwrap();
     wait_until(nowhere, || "it still leaves".into());
 }
+
+#[test]
+fn routes_that_the_kernel_removes_with_an_interface_are_set_again() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let _controller = world.start_controller();
+    let _unit = world.start_unit(0, "crosslane");
+    let vehicle = world.start_vehicle("crosslane");
+    let radio = world.radio();
+    *radio.signals.lock().unwrap() = [Some(-60), None];
+    let answers = || wait_until(|| ask_the_server(&world).is_ok(), || vehicle.read("events.jsonl"));
+    wait_until(|| next_hop(&world) == Some(backhaul(0)), || vehicle.read("events.jsonl"));
+    answers();
+    for (namespace, interface) in [(world.unit(0), "crosslane0"), (&world.testbed.vehicle, "rsu1")] {
+        let bounce = || {
+            let mut wiring = Wiring::open().unwrap();
+            wiring.set_up(interface, false).unwrap();
+            wiring.set_up(interface, true).unwrap();
+        };
+        namespace.enter(bounce).unwrap();
+        answers();
+    }
+}

@@ -54,6 +54,24 @@ fn at_the_gateway(test: impl FnOnce() + Send) {
 }
 
 #[test]
+fn a_route_that_the_kernel_removed_with_its_interface_is_set_again() {
+    at_the_gateway(|| {
+        let mut redirector = Redirector::routes().unwrap();
+        redirector.lead(HOME, Some(&unit(1)));
+        let mut wiring = Wiring::open().unwrap();
+        wiring.set_up("backhaul", false).unwrap();
+        assert_eq!(next_hops(), []);
+        redirector.restore();
+        wiring.set_up("backhaul", true).unwrap();
+        redirector.restore();
+        assert_eq!(next_hops(), [(HOME, unit(1).next_hop)]);
+        redirector.lead(HOME, None);
+        redirector.restore();
+        assert_eq!(next_hops(), []);
+    });
+}
+
+#[test]
 fn a_route_is_replaced_in_place_and_found_by_the_next_controller() {
     at_the_gateway(|| {
         let mut redirector = Redirector::routes().unwrap();

@@ -80,6 +80,25 @@ fn routes_over_the_interface_survive_a_killed_agent_and_are_removed_by_a_regular
 }
 
 #[test]
+fn a_tunnel_whose_interface_another_program_removes_is_started_again() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let _agents = world.start();
+    assert!(is_answered(&world, INNER, Duration::from_secs(2)));
+    for (namespace, name) in [(&world.testbed.vehicle, "crosslane1"), (&world.testbed.server, "crosslane0")] {
+        let remove = || {
+            let mut wiring = Wiring::open().unwrap();
+            let interface = wiring.index(name).unwrap();
+            wiring.remove_interface(interface).unwrap();
+        };
+        namespace.enter(remove).unwrap();
+        assert!(is_answered(&world, INNER, Duration::from_secs(8)), "{name}");
+    }
+}
+
+#[test]
 fn a_gateway_killed_during_a_transfer_can_be_restarted_at_once() {
     if !can_drive() {
         return;

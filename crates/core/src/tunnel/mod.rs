@@ -13,7 +13,7 @@
 use alloc::vec::Vec;
 
 use crate::engine::Engine;
-use crate::path::PathId;
+use crate::path::{PathId, PathState};
 use crate::time::{Duration, Instant};
 
 pub mod anti_replay;
@@ -289,6 +289,9 @@ impl<P: Clone> Tunnel<P> {
             Body::Probe | Body::MtuProbe(_) if number.is_some() => {
                 self.paths.request_feedback(now, path);
                 if let Some(path) = self.paths.get_mut(path).filter(|_| !self.is_initiator) {
+                    // It has not closed the path, as it did before a restart or before the path vanished: its report that says
+                    // so follows once something has arrived over the path.
+                    path.sender.wanted_state = path.sender.wanted_state.max(PathState::Backup);
                     path.sender.answer_probe(now);
                 }
             }

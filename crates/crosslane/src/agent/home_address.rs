@@ -80,10 +80,7 @@ impl HomeAddress {
             return Ok(());
         }
         let done = match way {
-            Some(way) => {
-                let hop = way.net.hosts().next().map(|via| Hop { via, interface: Some(way.interface) });
-                self.wiring.replace_home_route(Owner::Agent, &default_route(hop))
-            }
+            Some(way) => self.wiring.replace_home_route(Owner::Agent, &default_route(hop(way))),
             None => self.wiring.remove_home_routes(Owner::Agent).and_then(|_| {
                 // Without a way packets from it must not take another default route.
                 self.wiring.replace_home_route(Owner::Agent, &default_route(None))
@@ -93,9 +90,13 @@ impl HomeAddress {
         done
     }
 
-    /// Lets a way that the kernel rejected be tried again.
-    fn retry(&mut self) {
+    /// Lets a way that the kernel rejected be tried again, and sets the route of another one again: the kernel removes it when
+    /// the interface goes down.
+    fn restore(&mut self) {
         self.way = self.way.filter(|(_, is_taken)| *is_taken);
+        if let Some((way, _)) = self.way {
+            drop(self.wiring.replace_home_route(Owner::Agent, &default_route(hop(way))));
+        }
     }
 
     /// Sends the hellos that are due, and one through a new tunnel at once: the unit knows the neighbour
@@ -120,6 +121,10 @@ impl HomeAddress {
     pub fn next_wakeup(&self) -> Instant {
         self.next_hello
     }
+}
+
+fn hop(way: Way) -> Option<Hop> {
+    way.net.hosts().next().map(|via| Hop { via, interface: Some(way.interface) })
 }
 
 fn default_route(hop: Option<Hop>) -> HomeRoute {
@@ -198,9 +203,9 @@ impl Driver {
         }
     }
 
-    /// Tries again what failed.
+    /// Tries again what failed, and restores what is gone.
     pub(super) fn check_home(&mut self) {
-        self.home.iter_mut().for_each(HomeAddress::retry);
+        self.home.iter_mut().for_each(HomeAddress::restore);
     }
 
     /// Removes the home address.

@@ -190,6 +190,7 @@ impl Driver {
         self.journal.report_suppressed(false);
         let slow = self.control.drop_slow();
         self.control(&slow);
+        self.check_tunnel();
         self.check_units();
         self.check_home();
         self.check_unit();
@@ -209,6 +210,19 @@ impl Driver {
         }
         self.check_endpoints();
         self.check_other_agent();
+    }
+
+    /// Starts the tunnel again if another program has removed its interface.
+    fn check_tunnel(&mut self) {
+        if let Some(fault) = self.tunnel.as_ref().and_then(ActiveTunnel::removed) {
+            self.tunnel = None;
+            self.set_missing(Part::Tunnel, &fault);
+        }
+        // A path of which a notice was lost, or whose socket could not be bound.
+        for path in (0..self.config.paths.len()).map(|place| PathId(place as u8)) {
+            let address = self.interfaces.configured(path);
+            self.tunnel.iter_mut().for_each(|tunnel| drop(tunnel.set_path(path, address)));
+        }
     }
 
     /// Notes a second agent in this network namespace: both would manage its connections.

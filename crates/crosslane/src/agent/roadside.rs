@@ -385,8 +385,9 @@ impl Driver {
                 slot.probes = None;
                 roadside.closing.push(tunnel.close());
             }
-            if slot.tunnel.is_none() {
-                missing.push(number);
+            match &slot.tunnel {
+                Some(tunnel) => tunnel.restore_routes(),
+                None => missing.push(number),
             }
         }
         missing.into_iter().for_each(|slot| self.open_tunnel(slot));

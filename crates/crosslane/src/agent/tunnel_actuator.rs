@@ -4,6 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crosslane_core::path::{PathId, Sample};
+use nix::libc::c_uint;
+use nix::net::if_::if_nametoindex;
 use tokio::sync::oneshot;
 use toml::Spanned;
 
@@ -68,7 +70,8 @@ impl Resolving {
 struct Path {
     name: String,
     interface: String,
-    address: Option<IpAddr>,
+    /// The address, and the index of the interface, to which its socket is bound.
+    bound: Option<(IpAddr, c_uint)>,
 }
 
 impl ActiveTunnel {
@@ -80,7 +83,7 @@ impl ActiveTunnel {
         let data_plane = DataPlane::start(tunnel, config.ranks(), config.keepalives(), clock)?;
         let path = |path: &Spanned<PathConfig>| {
             let path = path.get_ref();
-            Path { name: path.name.clone(), interface: path.interface().into(), address: None }
+            Path { name: path.name.clone(), interface: path.interface().into(), bound: None }
         };
         Ok(ActiveTunnel {
             data_plane,
@@ -99,11 +102,15 @@ impl ActiveTunnel {
         let Some(known) = self.paths.get_mut(usize::from(path.0)).filter(|_| self.gateway.is_some()) else {
             return Ok(());
         };
-        if known.address == address {
+        // An interface that was removed and added again has the same name and another index.
+        let bound = address.and_then(|address| Some((address, if_nametoindex(known.interface.as_str()).ok()?)));
+        if known.bound == bound {
             return Ok(());
         }
-        known.address = address;
-        self.data_plane.set_path(path, address, &known.interface)
+        known.bound = None;
+        self.data_plane.set_path(path, bound.map(|(address, _)| address), &known.interface)?;
+        known.bound = bound;
+        Ok(())
     }
 
     /// A sample of each path; none on a gateway, whose vehicles decide.
@@ -124,6 +131,12 @@ impl ActiveTunnel {
         }
         self.silence_reported = is_silent;
         faults
+    }
+
+    /// Why it carries nothing any more: its interface is gone.
+    pub fn removed(&self) -> Option<Error> {
+        let attempt = format!("carrying packets through the tunnel {}", self.interface);
+        self.data_plane.is_removed().then(|| Error::failure(attempt, "another program removed its interface"))
     }
 
     pub fn status(&self) -> Status {

@@ -1,6 +1,7 @@
 //! This machine as a roadside unit: it ends the tunnels of vehicles, routes their home addresses
 //! into them, and tells the controller which vehicles it receives and whose tunnels deliver.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
@@ -46,6 +47,8 @@ pub struct Unit {
     link: Option<Link>,
     /// Index of the tunnels' interface, and the socket of hellos there.
     inside: Option<(u32, UdpSocket)>,
+    /// The vehicles whose home addresses have a route into their tunnels.
+    routed: BTreeMap<Ipv4Addr, VehicleEntry>,
     forwards: Option<bool>,
 }
 
@@ -78,6 +81,7 @@ impl Unit {
             wiring: Wiring::open()?,
             link: section.follower()?.map(Link::start),
             inside: None,
+            routed: BTreeMap::new(),
             forwards: None,
         }))
     }
@@ -174,6 +178,7 @@ impl Unit {
     /// Forgets what was received, as after the tunnels' interface was removed with its routes.
     fn forget(&mut self, now: Instant) {
         self.inside = None;
+        self.routed.clear();
         self.reception = Reception::default();
         self.reception.handle(now, Input::Vehicles(self.vehicles.clone()));
     }
@@ -300,6 +305,10 @@ impl Driver {
             match output {
                 Output::Report(report) => unit.link.iter().for_each(|link| link.send(report.clone())),
                 Output::Route(vehicle, stands) => {
+                    match stands {
+                        true => drop(unit.routed.insert(vehicle.home, vehicle)),
+                        false => drop(unit.routed.remove(&vehicle.home)),
+                    }
                     let done = unit.route(vehicle, stands);
                     done.err().iter().for_each(|fault| self.journal.fault(fault));
                     self.journal.home_route(vehicle, stands);
@@ -308,9 +317,12 @@ impl Driver {
         }
     }
 
-    /// Opens again what another program removed, and says when the kernel does not forward.
+    /// Opens again what another program removed, sets routes again that the kernel removed when the interface went down, and
+    /// says when the kernel does not forward.
     pub(super) fn check_unit(&mut self) {
         let Some(unit) = &mut self.unit else { return };
+        let routed: Vec<VehicleEntry> = unit.routed.values().copied().collect();
+        routed.into_iter().for_each(|vehicle| drop(unit.route(vehicle, true)));
         let forwards = forwards();
         let changed = std::mem::replace(&mut unit.forwards, forwards) != forwards;
         let index = unit.inside.as_ref().map(|(index, _)| *index);

@@ -215,6 +215,13 @@ impl UnitTunnel {
         [route, Route { table: Some(self.table), metric: 0, ..route }]
     }
 
+    /// Sets the routes again that the kernel removed when the interface went down; those that are there stay.
+    pub fn restore_routes(&self) {
+        let Some((interface, net)) = self.inside else { return };
+        let Ok(mut wiring) = Wiring::open() else { return };
+        self.routes(interface, net).into_iter().for_each(|route| drop(wiring.add_route(route)));
+    }
+
     /// The tunnel, which is this path, for packets from the vehicle's home address.
     pub fn way(&self, path: PathId) -> Option<Way> {
         self.inside.map(|(interface, net)| Way { path, interface, net })

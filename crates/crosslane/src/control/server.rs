@@ -33,6 +33,8 @@ const MAX_UNREAD_CHECKS: u8 = 5;
 /// Listens, and stores each client's open objects.
 pub struct Server {
     listeners: Vec<Listener>,
+    /// Also after the tunnel has been started again.
+    listens_for_tunnel: bool,
     clock: Clock,
     groups: Groups,
     /// Price of a byte over each path; none: no demand is accepted.
@@ -77,7 +79,17 @@ impl Server {
     /// A server that does not listen yet.
     pub fn new(clock: Clock, groups: Groups) -> Server {
         let (listeners, clients, table) = (Vec::new(), BTreeMap::new(), DemandTable::default());
-        Server { listeners, clock, groups, unit_costs: None, clients, next: 0, last: 0, table }
+        Server {
+            listeners,
+            listens_for_tunnel: false,
+            clock,
+            groups,
+            unit_costs: None,
+            clients,
+            next: 0,
+            last: 0,
+            table,
+        }
     }
 
     /// Listens for requests about this agent, at a name of the network namespace with its process id.
@@ -116,8 +128,13 @@ impl Server {
     /// # Errors
     /// Another process listens there.
     pub fn listen_for_tunnel(&mut self, interface: &str) -> Result<()> {
-        let remedy = "end the process that listens at this name; the tunnel works without `crosslane tunnel` meanwhile";
-        self.listen(&tunnel_name(interface), remedy)
+        if !self.listens_for_tunnel {
+            let remedy =
+                "end the process that listens at this name; the tunnel works without `crosslane tunnel` meanwhile";
+            self.listen(&tunnel_name(interface), remedy)?;
+            self.listens_for_tunnel = true;
+        }
+        Ok(())
     }
 
     fn listen(&mut self, name: &str, remedy: &str) -> Result<()> {

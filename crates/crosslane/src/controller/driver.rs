@@ -267,6 +267,7 @@ impl Driver {
     }
 
     pub(super) fn check(&mut self) {
+        self.redirector.restore();
         self.journal.report_suppressed(false);
     }
 

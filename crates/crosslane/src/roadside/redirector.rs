@@ -88,6 +88,13 @@ impl Redirector {
         }
     }
 
+    /// Leads again what another program, or the kernel with an interface that went down, led nowhere.
+    pub fn restore(&mut self) {
+        if let Redirector::Routes(routes) = self {
+            routes.restore();
+        }
+    }
+
     /// The next outcome; it also drives the back end, so it must be awaited. Safe to cancel.
     pub async fn next(&mut self) -> Outcome {
         match self {

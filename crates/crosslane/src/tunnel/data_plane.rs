@@ -53,6 +53,8 @@ struct Shared {
     rfc8086_only: bool,
     clock: Clock,
     stop: AtomicBool,
+    /// Another program has removed the interface.
+    is_removed: AtomicBool,
     /// When the sending thread wakes up without a signal, in ns.
     wakes_ns: AtomicU64,
     sender: EventFd,
@@ -81,6 +83,7 @@ impl DataPlane {
             rfc8086_only: config.rfc8086_only,
             clock,
             stop: AtomicBool::new(false),
+            is_removed: AtomicBool::new(false),
             wakes_ns: AtomicU64::new(AWAKE),
             sender: event().map_err(|cause| starting(&cause))?,
             receiver: event().map_err(|cause| starting(&cause))?,
@@ -107,6 +110,11 @@ impl DataPlane {
     /// The failure of a thread that has ended, which stops the tunnel.
     pub fn fault(&mut self) -> Option<Error> {
         self.threads.fault()
+    }
+
+    /// Whether another program has removed the interface: nothing is carried any more.
+    pub fn is_removed(&self) -> bool {
+        self.shared.is_removed.load(Relaxed)
     }
 
     /// Whether both threads run and neither hangs.

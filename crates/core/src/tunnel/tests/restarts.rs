@@ -54,3 +54,40 @@ fn a_restarted_sender_carries_the_same_rate() {
     testbed.stream(1, 30.0, 4000);
     assert!(testbed.goodput(2500, 4000) > 28.0, "{}", testbed.goodput(2500, 4000));
 }
+
+/// It closes a path, which then vanishes and comes back.
+fn closed_and_added_again(restarts: bool) -> Testbed {
+    let mut testbed = running();
+    let wanted = |first| Input::SetWantedStates(vec![first, PathState::Active]);
+    testbed.endpoints[0].handle(testbed.now, wanted(PathState::Closed));
+    testbed.stream(1, 10.0, 3000);
+    assert_eq!(testbed.endpoints[1].paths.get(PathId(0)).map(|path| path.sender.wanted_state), Some(PathState::Closed));
+    testbed.endpoints[0].handle(testbed.now, Input::Present(PathId(0), false));
+    testbed.stream(1, 10.0, 7000);
+    if restarts {
+        testbed.endpoints[0] = Tunnel::new(Setup {
+            mode: Mode::Aggregate,
+            is_initiator: true,
+            copies: Copies::default(),
+            ranks: vec![],
+            epoch: 99,
+            overhead: HEADERS,
+        });
+        testbed.endpoints[0].handle(testbed.now, Input::Present(PathId(1), true));
+    }
+    testbed.endpoints[0].handle(testbed.now, Input::Present(PathId(0), true));
+    testbed.endpoints[0].handle(testbed.now, wanted(PathState::Active));
+    testbed.stream(1, 10.0, 9000);
+    testbed
+}
+
+#[test]
+fn a_closed_path_that_is_added_again_is_used_by_both_ends() {
+    for restarts in [false, true] {
+        let testbed = closed_and_added_again(restarts);
+        for (end, endpoint) in testbed.endpoints.iter().enumerate() {
+            let found = endpoint.paths.get(PathId(0)).map(|path| (path.sender.wanted_state, path.sender.liveness()));
+            assert_eq!(found, Some((PathState::Active, Liveness::Up)), "end {end}, restarts {restarts}");
+        }
+    }
+}

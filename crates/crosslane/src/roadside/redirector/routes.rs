@@ -1,6 +1,6 @@
 //! Home addresses by routes of the kernel at the gateway.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
@@ -14,6 +14,8 @@ use crate::netlink::home::{HomeRoute, Hop, Owner};
 pub struct Routes {
     wiring: Wiring,
     found: BTreeMap<Ipv4Addr, Ipv4Addr>,
+    /// The next hop of each home address that is led.
+    led: BTreeMap<Ipv4Addr, Ipv4Addr>,
     outcomes: VecDeque<Outcome>,
 }
 
@@ -21,8 +23,9 @@ impl Routes {
     pub fn open() -> Result<Routes> {
         let mut wiring = Wiring::open()?;
         let routes = wiring.home_routes(Owner::Controller)?.into_iter();
-        let found = routes.filter_map(|route| Some((route.to.addr(), route.hop?.via))).take(MAX_HOMES).collect();
-        Ok(Routes { wiring, found, outcomes: VecDeque::from([Outcome::Ready]) })
+        let found = routes.filter_map(|route| Some((route.to.addr(), route.hop?.via))).take(MAX_HOMES);
+        let found: BTreeMap<_, _> = found.collect();
+        Ok(Routes { wiring, led: found.clone(), found, outcomes: VecDeque::from([Outcome::Ready]) })
     }
 
     pub fn found(&self) -> &BTreeMap<Ipv4Addr, Ipv4Addr> {
@@ -30,11 +33,14 @@ impl Routes {
     }
 
     pub fn lead(&mut self, home: Ipv4Addr, unit: Option<&UnitPlace>) {
-        let via = unit.map_or(Ipv4Addr::UNSPECIFIED, |unit| unit.next_hop);
-        let route = HomeRoute { to: Ipv4Net::from(home), hop: Some(Hop { via, interface: None }), table: None };
+        let route = route(home, unit.map_or(Ipv4Addr::UNSPECIFIED, |unit| unit.next_hop));
         let done = match unit {
-            Some(_) => self.wiring.replace_home_route(Owner::Controller, &route),
-            None => self.wiring.remove_home_route(Owner::Controller, &route).map(drop),
+            Some(unit) => self.wiring.replace_home_route(Owner::Controller, &route).map(|()| {
+                self.led.insert(home, unit.next_hop);
+            }),
+            None => self.wiring.remove_home_route(Owner::Controller, &route).map(|_| {
+                self.led.remove(&home);
+            }),
         };
         let outcome = match done {
             Ok(()) => Outcome::Led { home, unit: unit.map(|unit| unit.name.clone()) },
@@ -53,10 +59,24 @@ impl Routes {
         self.outcomes.push_back(outcome);
     }
 
+    /// Sets again what the kernel removed, as it does when an interface goes down. While it is down, the kernel rejects
+    /// routes over it.
+    pub fn restore(&mut self) {
+        let Ok(routes) = self.wiring.home_routes(Owner::Controller) else { return };
+        let there: BTreeSet<Ipv4Addr> = routes.iter().map(|route| route.to.addr()).collect();
+        for (&home, &via) in self.led.iter().filter(|(home, _)| !there.contains(home)) {
+            drop(self.wiring.replace_home_route(Owner::Controller, &route(home, via)));
+        }
+    }
+
     pub async fn next(&mut self) -> Outcome {
         match self.outcomes.pop_front() {
             Some(outcome) => outcome,
             None => std::future::pending().await,
         }
     }
+}
+
+fn route(home: Ipv4Addr, via: Ipv4Addr) -> HomeRoute {
+    HomeRoute { to: Ipv4Net::from(home), hop: Some(Hop { via, interface: None }), table: None }
 }

@@ -79,12 +79,17 @@ impl SendThread {
         let due = due.min(now + MAX_SLEEP);
         self.shared.wakes_ns.store(due.as_nanos(), Relaxed);
         let mut sources = [
-            PollFd::new(self.shared.device.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.shared.sender.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.shared.device.as_fd(), PollFlags::POLLIN),
         ];
-        let woken = ppoll(&mut sources, Some(TimeSpec::from_duration(due.since(now))), None);
+        let watched = if self.shared.is_removed.load(Relaxed) { 1 } else { 2 };
+        let woken = ppoll(&mut sources[..watched], Some(TimeSpec::from_duration(due.since(now))), None);
         self.shared.wakes_ns.store(AWAKE, Relaxed);
-        if woken.is_ok_and(|count| count > 0) && sources[1].any().unwrap_or(false) {
+        let is_removed = sources[1].revents().is_some_and(|found| found.contains(PollFlags::POLLERR));
+        if is_removed {
+            self.shared.is_removed.store(true, Relaxed);
+        }
+        if woken.is_ok_and(|count| count > 0) && sources[0].any().unwrap_or(false) {
             let _ = self.shared.sender.read();
             return true;
         }
