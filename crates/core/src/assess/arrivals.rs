@@ -19,9 +19,10 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use super::{EXPIRY, check_is_due, push_recent};
+use super::{EXPIRY, check_is_due};
 use crate::mptcp::manager::{MAX_CONNECTIONS, MAX_SUBFLOWS};
 use crate::path::{Break, PathId, Transport};
+use crate::recent::push_recent;
 use crate::small_map::SmallMap;
 use crate::time::{Duration, Instant};
 

@@ -12,8 +12,8 @@
 
 use alloc::collections::VecDeque;
 
-use super::push_recent;
 use crate::path::Rat;
+use crate::recent::push_recent;
 use crate::time::{Duration, Instant};
 
 /// Time constant of the smoothing.

@@ -2,7 +2,6 @@
 //!
 //! An assessor observes one path. It knows no other path, no demand and no allocator.
 
-use alloc::collections::VecDeque;
 use core::net::SocketAddr;
 
 use crate::path::Sample;
@@ -150,12 +149,4 @@ fn check_is_due(checked: &mut Instant, now: Instant) -> bool {
         *checked = now;
     }
     is_due
-}
-
-/// Appends to the last `limit` values.
-pub(crate) fn push_recent<T>(values: &mut VecDeque<T>, limit: usize, value: T) {
-    if values.len() >= limit {
-        values.pop_front();
-    }
-    values.push_back(value);
 }

@@ -13,9 +13,10 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use super::stalls::MAX_SUBFLOWS;
-use super::{Assessor, Belief, EXPIRY, check_is_due, push_recent};
+use super::{Assessor, Belief, EXPIRY, check_is_due};
 use crate::path::{Sample, SampleKind, Transport};
 use crate::reason::Reason;
+use crate::recent::push_recent;
 use crate::time::{Duration, Instant};
 
 mod prediction;

@@ -16,6 +16,7 @@ use super::wire::control_message::{MAX_MISSING_RANGES, PathReport};
 use super::wire::gre_key::{NUMBER_BITS, unwrap};
 use super::wire::path_feedback::PathFeedback;
 use crate::path::{PathId, PathState};
+use crate::recent::push_recent;
 use crate::time::{Duration, Instant};
 
 /// Minimum time between two reports that are due only to arrived packets.
@@ -190,11 +191,9 @@ impl RecvPath {
         if length == 0 || length > FAR_AHEAD {
             return;
         }
-        if self.gaps.len() == MAX_GAPS {
-            self.gaps.pop_front();
-        }
         let length = u16::try_from(length).unwrap_or(u16::MAX);
-        self.gaps.push_back(Gap { first, length, since: now, before: self.arrived() });
+        let gap = Gap { first, length, since: now, before: self.arrived() };
+        push_recent(&mut self.gaps, MAX_GAPS, gap);
     }
 
     /// How long a gap may still be filled.

@@ -13,6 +13,7 @@ use super::recent_max::RecentMax;
 use super::recv_path::{OLDER_IN_A_ROW, RESTART_GRACE};
 use super::wire::control_message::MAX_PATHS;
 use super::wire::gre_key::{GreKey, SEQUENCE_BITS, unwrap};
+use crate::recent::push_recent;
 use crate::time::{Duration, Instant};
 
 /// Maximum wait: a path whose rate falls delivers what is in flight that much later.
@@ -231,10 +232,7 @@ impl<P> Flow<P> {
     }
 
     fn note_abandoned(&mut self, range: (u64, u64)) {
-        if self.abandoned.len() >= MAX_ABANDONED {
-            self.abandoned.pop_front();
-        }
-        self.abandoned.push_back(range);
+        push_recent(&mut self.abandoned, MAX_ABANDONED, range);
     }
 
     /// Whether this sequence number was in an abandoned gap; it is removed from it.

@@ -11,6 +11,7 @@ use super::super::{HandshakeCounters, NETWORK_PASSES, PlainConnection};
 use super::canonical;
 use crate::path::PathId;
 use crate::reason::Reason;
+use crate::recent::push_recent;
 
 /// Maximum number of peers that are known to have MPTCP; the oldest makes room.
 const MAX_SPEAKERS: usize = 64;
@@ -34,10 +35,7 @@ impl Fallbacks {
     pub fn speaks(&mut self, path: Option<PathId>, peer: IpAddr) -> bool {
         let peer = canonical(peer);
         if !self.speakers.contains(&peer) {
-            if self.speakers.len() >= MAX_SPEAKERS {
-                self.speakers.pop_front();
-            }
-            self.speakers.push_back(peer);
+            push_recent(&mut self.speakers, MAX_SPEAKERS, peer);
         }
         let cleared = path.filter(|path| self.plain.get(path) == Some(&peer));
         cleared.is_some_and(|path| self.plain.remove(&path).is_some())
