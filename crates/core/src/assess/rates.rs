@@ -9,6 +9,7 @@ use core::net::{IpAddr, SocketAddr};
 use super::averages::Offered;
 use super::stalls::MAX_SUBFLOWS;
 use crate::path::{Carried, PathId, Transport};
+use crate::recent::RecentMax;
 use crate::time::{Duration, Instant};
 
 /// Length of an interval.
@@ -21,8 +22,6 @@ const FULL_SHARE: f64 = 0.75;
 const DEVIATION: f64 = 0.5;
 /// The same of half a second, in which a slow start at an RTT of 250 ms deviates by a third.
 const HALF_DEVIATION: f64 = 0.25;
-/// The highest rate of a path that is not full counts for one to two times this time.
-const MEMORY: Duration = Duration::from_secs(30);
 /// A path carries alone that sends this part of everything.
 const ALONE: f64 = 0.95;
 /// What is sent then counts as usual for so long.
@@ -78,7 +77,8 @@ struct Sum {
     /// The present interval, and the last ones.
     present: Present,
     recent: [Interval; INTERVALS],
-    highest: RecentHighest,
+    /// The highest rate, in bit/s: what the path delivers at most while it is not full.
+    highest: RecentMax<f64, 30>,
 }
 
 /// Sums of the present interval.
@@ -134,26 +134,6 @@ struct Interval {
     is_full: bool,
     queued: Option<Duration>,
     pause: Duration,
-}
-
-/// The highest value of the recent past.
-#[derive(Clone, Copy, Debug, Default)]
-struct RecentHighest {
-    values: [f64; 2],
-    since: Instant,
-}
-
-impl RecentHighest {
-    fn note(&mut self, now: Instant, value: f64) {
-        if now.since(self.since) > MEMORY {
-            (self.values, self.since) = ([0.0, self.values[0]], now);
-        }
-        self.values[0] = self.values[0].max(value);
-    }
-
-    fn value(&self) -> f64 {
-        self.values[0].max(self.values[1])
-    }
 }
 
 impl Sums {
@@ -235,7 +215,7 @@ impl Sum {
         let last = self.last_half();
         match self.recent[INTERVALS - 1].is_full {
             true => last.iter().map(|interval| interval.bit_s).fold(0.0, f64::max),
-            false => self.highest.value(),
+            false => self.highest.max().unwrap_or(0.0),
         }
     }
 

@@ -11,12 +11,11 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::recent_max::RecentMax;
 use super::wire::control_message::{MAX_MISSING_RANGES, PathReport};
 use super::wire::gre_key::{NUMBER_BITS, unwrap};
 use super::wire::path_feedback::PathFeedback;
 use crate::path::{PathId, PathState};
-use crate::recent::push_recent;
+use crate::recent::{RecentMax, push_recent};
 use crate::time::{Duration, Instant};
 
 /// Minimum time between two reports that are due only to arrived packets.
@@ -115,7 +114,7 @@ pub(super) struct RecvPath {
     /// Gaps that late packets may still fill, the oldest first.
     gaps: VecDeque<Gap>,
     missing: VecDeque<MissingRange>,
-    lateness: RecentMax,
+    lateness: RecentMax<Duration, 4>,
     unreported: u32,
     pending_since: Option<Instant>,
     /// The same of packets whose report may not be late.
