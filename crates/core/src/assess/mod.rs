@@ -23,6 +23,13 @@ pub mod threshold;
 pub mod throttled;
 pub mod throughput;
 
+/// Default interval at which the subflows are sampled, of the program and of the simulator.
+pub const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
+/// How long the peer may delay an acknowledgement while it has only one segment to
+/// acknowledge (RFC 9293 §3.8.6.3; Linux: TCP_DELACK_MIN).
+const DELAYED_ACK: Duration = Duration::from_millis(40);
+/// Payload of a full MPTCP segment, in bytes.
+const SEGMENT_BYTES: u32 = 1424;
 /// A subflow or connection not observed for this long is gone.
 const EXPIRY: Duration = Duration::from_secs(5);
 /// Interval of the check for those that are gone.

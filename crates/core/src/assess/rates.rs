@@ -6,6 +6,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
+use super::SEGMENT_BYTES;
 use super::averages::Offered;
 use super::stalls::MAX_SUBFLOWS;
 use crate::path::{Carried, PathId, Transport};
@@ -28,9 +29,6 @@ const ALONE: f64 = 0.95;
 const USUAL_FOR: Duration = Duration::from_secs(10);
 /// Subflows that are gone are forgotten, with all others, after this time: each loses what one sample would have added.
 const FORGET: Duration = Duration::from_secs(60);
-
-/// Payload of a full MPTCP segment, in bytes.
-const SEGMENT_BYTES: i64 = 1424;
 /// What is received fills a path while this part of it, of a second, comes out of order: each hole lasts for an RTT. The few
 /// losses of a radio let less.
 const OUT_OF_ORDER_SHARE: f64 = 0.1;
@@ -141,7 +139,7 @@ impl Sums {
         let present = &mut self.sent.present;
         if let Some(last) = last {
             present.bytes += i64::from(counts.acked.wrapping_sub(last.acked));
-            present.bytes += (i64::from(counts.sacked) - i64::from(last.sacked)) * SEGMENT_BYTES;
+            present.bytes += (i64::from(counts.sacked) - i64::from(last.sacked)) * i64::from(SEGMENT_BYTES);
             present.lost += u64::from(counts.retransmitted - last.retransmitted);
             let received = i64::from(counts.received.wrapping_sub(last.received));
             self.received.present.bytes += received;
@@ -176,7 +174,7 @@ impl Sums {
         let Present { bytes, lost, queued, .. } = *present;
         let lost_bytes: i64 = before.iter().map(|interval| interval.lost_bytes).sum();
         let all_bytes: i64 = before.iter().map(|interval| interval.bytes).sum();
-        let out_of_order = (lost_bytes + lost as i64 * SEGMENT_BYTES) as f64;
+        let out_of_order = (lost_bytes + lost as i64 * i64::from(SEGMENT_BYTES)) as f64;
         let is_lossy = out_of_order >= OUT_OF_ORDER_SHARE * (all_bytes + bytes) as f64;
         self.received.end(now, length, bytes > 0 && (is_lossy || queued.is_some_and(|queued| queued >= QUEUE)));
     }
@@ -187,7 +185,7 @@ impl Sum {
     fn end(&mut self, now: Instant, length: Duration, is_full: bool) {
         let Present { bytes, lost, queued, pause, .. } = core::mem::take(&mut self.present);
         let bit_s = bytes.max(0) as f64 * 8.0 / length.as_secs_f64();
-        let lost_bytes = lost as i64 * SEGMENT_BYTES;
+        let lost_bytes = lost as i64 * i64::from(SEGMENT_BYTES);
         self.recent.rotate_left(1);
         self.recent[INTERVALS - 1] = Interval { bit_s, bytes, lost_bytes, is_full, queued, pause };
         self.highest.note(now, bit_s);
