@@ -349,7 +349,8 @@ impl Transport {
     /// Placeholder for the peer where only one exists.
     pub const NO_PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-    /// A subflow with an RTT of 20 ms that has sent nothing: what a test does not state.
+    /// A subflow with an RTT of 20 ms that has sent nothing: what a tunnel does not measure, and a test
+    /// does not state.
     pub const IDLE: Transport = Transport {
         token: 1,
         peer: Transport::NO_PEER,
