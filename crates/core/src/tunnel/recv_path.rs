@@ -23,7 +23,7 @@ const MIN_REPORT_INTERVAL: Duration = Duration::from_millis(2);
 /// Number of packets that make a report due after [`MIN_REPORT_INTERVAL`].
 const REPORT_PACKETS: u32 = 4;
 /// Maximum time from the arrival of a packet to its report.
-const MAX_REPORT_DELAY: Duration = Duration::from_millis(8);
+pub(super) const MAX_REPORT_DELAY: Duration = Duration::from_millis(8);
 /// Minimum time from a report to one that a packet carries: at high rates messages report sooner, and on all
 /// paths.
 const MIN_RIDE_INTERVAL: Duration = MAX_REPORT_DELAY;
@@ -39,7 +39,7 @@ const LATE_REPORT_DELAY: Duration = Duration::from_millis(100);
 /// As [`REPORT_PACKETS`], if the report on each of them may be late.
 const LATE_REPORT_PACKETS: u32 = 16;
 /// What that adds to the usual delay of a report.
-pub(super) const LENIENCY: Duration = Duration::from_millis(92);
+pub(super) const LENIENCY: Duration = LATE_REPORT_DELAY.saturating_sub(MAX_REPORT_DELAY);
 /// Number of reports that repeat a range of missing packets, since reports may be lost.
 const MAX_RANGE_REPORTS: u8 = 4;
 /// After a restart of the sender, packets of its previous instance may arrive for this time.
