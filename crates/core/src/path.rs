@@ -150,10 +150,7 @@ pub enum SampleKind {
     Carried(Carried),
     /// Whether the roadside unit of the path is proven to be in reach: it answers probes, or
     /// data is delivered. Without this sample it is unknown.
-    Reach {
-        /// True if it does.
-        answers: bool,
-    },
+    UnitAnswers(bool),
     /// What the echo requests show of the path while it carries nothing.
     Echo(Echo),
 }

@@ -144,7 +144,7 @@ impl Latest {
             SampleKind::Transport(transport) => self.transport = Some((now, transport)),
             SampleKind::Handover { is_announced } => self.handover = Some((now, is_announced)),
             SampleKind::Carried(carried) => self.carried = Some((now, carried)),
-            SampleKind::Reach { answers } => self.answers = Some((now, answers)),
+            SampleKind::UnitAnswers(answers) => self.answers = Some((now, answers)),
             SampleKind::Echo(Echo { rtt: Some(rtt), .. }) => self.echo = Some((now, rtt)),
             _ => {}
         }
