@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::super::{HandshakeCounters, NETWORK_PASSES, PlainConnection};
-use super::canonical;
 use crate::path::PathId;
 use crate::reason::Reason;
 use crate::recent::push_recent;
@@ -33,7 +32,7 @@ pub(super) type Finding = (Option<PathId>, &'static str, String);
 impl Fallbacks {
     /// A connection that this endpoint opened over a path speaks MPTCP. Returns whether the path was said to prevent that.
     pub fn speaks(&mut self, path: Option<PathId>, peer: IpAddr) -> bool {
-        let peer = canonical(peer);
+        let peer = peer.to_canonical();
         if !self.speakers.contains(&peer) {
             push_recent(&mut self.speakers, MAX_SPEAKERS, peer);
         }
@@ -61,7 +60,7 @@ impl Fallbacks {
         }
         if counters.fallbacks > before.fallbacks {
             for &PlainConnection { path, peer } in found {
-                let peer = canonical(peer);
+                let peer = peer.to_canonical();
                 if self.plain.get(&path).is_none_or(|known| !self.speakers.contains(known) && *known != peer) {
                     self.plain.insert(path, peer);
                     let (rule, text) = self.sentence(&name(path), peer);

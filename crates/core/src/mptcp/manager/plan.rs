@@ -6,7 +6,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use super::canonical;
 use super::joins::Joins;
 use crate::path::{PathId, PathSpec, PathState};
 use crate::reason::Reason;
@@ -68,7 +67,7 @@ impl Paths {
     }
 
     pub fn path_of(&self, local: IpAddr) -> Option<PathId> {
-        let local = canonical(local);
+        let local = local.to_canonical();
         let place = self.specs.iter().position(|path| path.local == Some(local))?;
         Some(PathId(place as u8))
     }
