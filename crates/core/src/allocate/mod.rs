@@ -195,13 +195,6 @@ pub trait Allocator {
     }
 }
 
-/// A copy, to be changed in place.
-fn copied(paths: &[PathInput]) -> PerPath<PathInput> {
-    let mut copy = PerPath::new();
-    copy.extend(paths.iter().copied());
-    copy
-}
-
 /// The good paths that are on are active, other good ones backup. If no path that is on
 /// is good, the most preferred good one is active.
 fn select_active(

@@ -166,15 +166,11 @@ impl Forecast {
     /// too little is known.
     pub(super) fn time_to_loss(&self, now: Instant) -> Option<Duration> {
         let (level, dbm) = (self.level_dbm().filter(|_| self.is_known())?, self.dbm()?);
-        let Line { slope, error, .. } = self.slope(now)?;
+        let Line { slope, error, .. } = self.line(now, SLOPE_SPAN, MIN_SIGNALS)?;
         if slope >= 0.0 || -slope < SIGNIFICANCE * error {
             return None;
         }
         Some(Duration::from_secs_f64(((dbm - level) / -slope).clamp(0.0, 3600.0)))
-    }
-
-    fn slope(&self, now: Instant) -> Option<Line> {
-        self.line(now, SLOPE_SPAN, MIN_SIGNALS)
     }
 
     /// The line through the signals of a time by least squares.

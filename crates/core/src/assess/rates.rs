@@ -200,11 +200,14 @@ impl Sum {
         };
         let (half, last) = (self.last_half(), &self.recent[INTERVALS - 1..]);
         let is_queued = last[0].queued.is_some_and(|queued| queued >= QUEUE);
-        match () {
-            () if is_constant(&self.recent, DEVIATION) => &self.recent,
-            () if is_constant(half, HALF_DEVIATION) => half,
-            () if is_constant(last, 0.0) && is_queued => last,
-            () => &[],
+        if is_constant(&self.recent, DEVIATION) {
+            &self.recent
+        } else if is_constant(half, HALF_DEVIATION) {
+            half
+        } else if is_constant(last, 0.0) && is_queued {
+            last
+        } else {
+            &[]
         }
     }
 
