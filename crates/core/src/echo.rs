@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use crate::path::{Echo, PathId, Transport};
+use crate::recent::push_recent;
 use crate::time::{Duration, Instant};
 
 /// Period of the requests over a path.
@@ -93,10 +94,7 @@ impl PathEchoes {
 
     fn send(&mut self, now: Instant) -> (Echo, Option<u32>) {
         self.number = self.number.wrapping_add(1);
-        if self.waiting.len() >= MAX_WAITING {
-            self.waiting.pop_front();
-        }
-        self.waiting.push_back((self.number, now));
+        push_recent(&mut self.waiting, MAX_WAITING, (self.number, now));
         self.waiting_since = self.waiting_since.or(Some(now));
         self.sent = Some(now);
         self.counts.sent += 1;

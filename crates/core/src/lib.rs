@@ -19,6 +19,7 @@ pub mod packet;
 pub mod parameters;
 pub mod path;
 pub mod reason;
+mod recent;
 pub mod rng;
 pub mod roadside;
 mod small_map;

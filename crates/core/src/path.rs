@@ -150,10 +150,7 @@ pub enum SampleKind {
     Carried(Carried),
     /// Whether the roadside unit of the path is proven to be in reach: it answers probes, or
     /// data is delivered. Without this sample it is unknown.
-    Reach {
-        /// True if it does.
-        answers: bool,
-    },
+    UnitAnswers(bool),
     /// What the echo requests show of the path while it carries nothing.
     Echo(Echo),
 }
@@ -349,7 +346,8 @@ impl Transport {
     /// Placeholder for the peer where only one exists.
     pub const NO_PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-    /// A subflow with an RTT of 20 ms that has sent nothing: what a test does not state.
+    /// A subflow with an RTT of 20 ms that has sent nothing: what a tunnel does not measure, and a test
+    /// does not state.
     pub const IDLE: Transport = Transport {
         token: 1,
         peer: Transport::NO_PEER,

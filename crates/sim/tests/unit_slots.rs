@@ -99,7 +99,7 @@ fn an_event_names_the_unit_and_why_it_took_or_left_its_slot() -> Outcome {
 fn what_the_agent_reports_belongs_to_the_unit_that_has_the_slot() -> Outcome {
     let run = run(&road("slots = 2", ""), "threshold", 1)?;
     let mut changes = run.slot_changes.iter().peekable();
-    let mut held = BTreeSet::new();
+    let (mut held, mut beliefs) = (BTreeSet::new(), 0);
     for (at, output) in &run.agent_outputs {
         while let Some((_, change)) = changes.next_if(|(changed, _)| changed < at) {
             if change.opened {
@@ -111,8 +111,10 @@ fn what_the_agent_reports_belongs_to_the_unit_that_has_the_slot() -> Outcome {
         if let Output::Belief { path, .. } = output {
             let opens = run.slot_changes.iter().any(|(changed, change)| changed == at && change.path == *path);
             assert!(held.contains(path) || opens, "{at:?} {output:?}");
+            beliefs += 1;
         }
     }
+    assert!(beliefs > 0);
     Ok(())
 }
 

@@ -9,13 +9,11 @@ use core::net::IpAddr;
 
 use super::{Actuator, Command, Event, Output, Verdict, Wanted};
 use crate::mptcp::AddressId;
-use crate::path::{PathId, PathState};
+use crate::path::{MAX_PATHS, PathId, PathState};
 use crate::time::{Duration, Instant};
 
 /// Id of the endpoint of the first path; that of the last one is 215.
 pub const FIRST_ID: u8 = 200;
-/// Maximum number of paths with an endpoint.
-pub const MAX_PATHS: usize = 16;
 /// Time from an endpoint that is to carry until others are demoted: a join needs an RTT.
 const OVERLAP: Duration = Duration::from_millis(250);
 /// Maximum number of times in a row that the flag of a path is repeated: a subflow that it never reaches stays as it is.

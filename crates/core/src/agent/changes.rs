@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use crate::assess::Belief;
 use crate::path::{MAX_PATHS, PathId, PathState};
 use crate::reason::Reason;
+use crate::recent::push_recent;
 use crate::time::Instant;
 
 /// Changes kept of each path.
@@ -46,10 +47,7 @@ impl Changes {
     pub(super) fn push(&mut self, at: Instant, path: PathId, to: Changed, reason: &Reason) {
         self.last += 1;
         let recent = &mut self.recent[usize::from(path.0)];
-        if recent.len() >= MAX_CHANGES {
-            recent.pop_front();
-        }
-        recent.push_back(Change { number: self.last, at, path, to, reason: reason.clone() });
+        push_recent(recent, MAX_CHANGES, Change { number: self.last, at, path, to, reason: reason.clone() });
     }
 
     /// Another path takes this id.

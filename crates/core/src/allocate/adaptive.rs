@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 
 use super::fullness::{FULL, Fullness};
 use super::one_of_radio::{OneOfRadio, Params};
-use super::{Allocator, Latest, Mode, PathInput, PathSupply, copied, fallback_state};
+use super::{Allocator, Latest, Mode, PathInput, PathSupply, fallback_state};
 use crate::assess::Belief;
 use crate::assess::motion::Handover;
 use crate::path::{Carried, PathState, PerPath};
@@ -247,7 +247,7 @@ impl Adaptive {
     /// The paths with the ranks by which they are preferred now: one in hold-down does not take
     /// over from a good path.
     fn ranked(&self, paths: &[PathInput]) -> PerPath<PathInput> {
-        let mut ranked = copied(paths);
+        let mut ranked: PerPath<PathInput> = paths.iter().copied().collect();
         for (path, track) in ranked.iter_mut().zip(&self.tracks) {
             let carries = path.was == PathState::Active && path.belief == Belief::Good;
             if track.handover.lasts(self.now) || (!carries && track.is_held(self.now)) {
@@ -350,7 +350,8 @@ impl Allocator for Adaptive {
         if let Some(reason) = announced.filter(|_| !self.shares) {
             return Some(reason);
         }
-        if self.tracks.iter_mut().filter_map(|track| track.follow_closing(now).then_some(())).count() > 0 {
+        // Each is to follow.
+        if self.tracks.iter_mut().fold(false, |is_any, track| is_any | track.follow_closing(now)) {
             return Some(Reason::plain(
                 "adaptive.reserve",
                 "the subflow on which data waited is closed, another is opened",

@@ -2,6 +2,7 @@
 //! that it arrives without a pause, or that much of it waits in the network or is lost.
 
 use super::Latest;
+use crate::assess::SAMPLE_INTERVAL;
 use crate::path::Transport;
 use crate::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// What arrives without a pause for this long shows a rate.
 const SHOWN: Duration = Duration::from_millis(50);
 /// Least rate of what fills a path, in bit/s: a full segment in each sampling interval. Messages bring less, or pause.
-const LEAST_BIT_S: f64 = 1448.0 * 8.0 / 0.01;
+const LEAST_BIT_S: f64 = 1448.0 * 8.0 / SAMPLE_INTERVAL.as_secs_f64();
 /// The same of what waits in the network or is lost: messages of 1 kB each 20 ms bring less.
 const WAITING_BIT_S: f64 = 5e5;
 

@@ -144,7 +144,7 @@ impl Latest {
             SampleKind::Transport(transport) => self.transport = Some((now, transport)),
             SampleKind::Handover { is_announced } => self.handover = Some((now, is_announced)),
             SampleKind::Carried(carried) => self.carried = Some((now, carried)),
-            SampleKind::Reach { answers } => self.answers = Some((now, answers)),
+            SampleKind::UnitAnswers(answers) => self.answers = Some((now, answers)),
             SampleKind::Echo(Echo { rtt: Some(rtt), .. }) => self.echo = Some((now, rtt)),
             _ => {}
         }
@@ -193,13 +193,6 @@ pub trait Allocator {
     fn backlog_bytes(&self) -> Option<u64> {
         None
     }
-}
-
-/// A copy, to be changed in place.
-fn copied(paths: &[PathInput]) -> PerPath<PathInput> {
-    let mut copy = PerPath::new();
-    copy.extend(paths.iter().copied());
-    copy
 }
 
 /// The good paths that are on are active, other good ones backup. If no path that is on

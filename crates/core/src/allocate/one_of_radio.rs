@@ -17,7 +17,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::{Allocator, Mode, PathInput, PathSupply, copied, fallback_state, select_active, tiers::Tiers};
+use super::{Allocator, Mode, PathInput, PathSupply, fallback_state, select_active, tiers::Tiers};
 use crate::assess::Belief;
 use crate::path::{OnFade, PathState, PerPath};
 use crate::reason::Reason;
@@ -137,7 +137,7 @@ impl OneOfRadio {
 
     /// The paths of each radio that several share, as they are to count.
     fn counted(&self, paths: &[PathInput]) -> PerPath<PathInput> {
-        let mut counted = copied(paths);
+        let mut counted: PerPath<PathInput> = paths.iter().copied().collect();
         for (place, path) in counted.iter_mut().enumerate() {
             path.belief = self.belief(paths, place);
             if path.radio.is_some() {

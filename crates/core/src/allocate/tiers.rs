@@ -112,7 +112,7 @@ impl Tiers {
         }
         (self.last, self.changed) = (Some(rank), now);
         let text = format!("the sender has had more data than the paths in use take for {} ms", FULL.as_millis());
-        Reason::plain("cost-first.spill", text).with([])
+        Reason::plain("cost-first.spill", text)
     }
 
     /// Puts the last tier in reserve, so that the one of this rank is the last.

@@ -19,9 +19,10 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use super::{EXPIRY, check_is_due, push_recent};
+use super::{EXPIRY, SAMPLE_INTERVAL, check_is_due};
 use crate::mptcp::manager::{MAX_CONNECTIONS, MAX_SUBFLOWS};
 use crate::path::{Break, PathId, Transport};
+use crate::recent::push_recent;
 use crate::small_map::SmallMap;
 use crate::time::{Duration, Instant};
 
@@ -32,8 +33,6 @@ const PAUSES: usize = 32;
 const MEAN: (Duration, Duration) = (Duration::from_millis(15), Duration::from_millis(200));
 /// Maximum ratio of the second longest pause to the mean.
 const REGULAR: u32 = 3;
-/// Added to twice the second longest pause, so that one message that is lost is no break: the sampling interval.
-const MARGIN: Duration = Duration::from_millis(10);
 /// The peer sends what was lost over another path within this time: two RTTs of a path with a queue.
 const GOES_ON: Duration = Duration::from_millis(500);
 /// The part of what it sent until then that it sends on.
@@ -214,7 +213,8 @@ impl Flow {
 
     fn detect_break(&mut self, now: Instant, transport: &Transport) -> Option<Break> {
         let longest = self.regular_pause()?;
-        let timeout = longest * 2 + MARGIN;
+        // So one message that is lost is no break.
+        let timeout = longest * 2 + SAMPLE_INTERVAL;
         let waited = now.since(self.last);
         if transport.backup || waited <= timeout * (1 << self.doublings) {
             return None;

@@ -12,8 +12,9 @@
 
 use alloc::collections::VecDeque;
 
-use super::push_recent;
+use super::averages::share;
 use crate::path::Rat;
+use crate::recent::push_recent;
 use crate::time::{Duration, Instant};
 
 /// Time constant of the smoothing.
@@ -86,7 +87,7 @@ impl Forecast {
         push_recent(&mut self.signals, MAX_SIGNALS, (now, dbm));
         let smoothed = match self.smoothed {
             Some((then, before)) if now.since(then) < GAP => {
-                before + (1.0 - libm::exp(-now.since(then).as_secs_f64() / SMOOTHING_S)) * (dbm - before)
+                before + share(now.since(then), SMOOTHING_S) * (dbm - before)
             }
             _ => dbm,
         };
@@ -129,15 +130,15 @@ impl Forecast {
 
     /// Messages were delivered in time.
     pub(super) fn on_delivery(&mut self, now: Instant) {
-        let elapsed = now.since(core::mem::replace(&mut self.learned, now)).as_secs_f64();
+        let elapsed = now.since(core::mem::replace(&mut self.learned, now));
         if let Some((_, dbm)) = self.smoothed {
             let good_dbm = self.good_dbm.get_or_insert(dbm);
-            *good_dbm += (1.0 - libm::exp(-elapsed / GOOD_S)) * (dbm - *good_dbm);
+            *good_dbm += share(elapsed, GOOD_S) * (dbm - *good_dbm);
         }
         if let (Some(dbm), Some(level)) = (self.dbm(), &mut self.level_dbm)
             && dbm < *level
         {
-            *level += (1.0 - libm::exp(-elapsed / LEARNING_S)) * (dbm - *level);
+            *level += share(elapsed, LEARNING_S) * (dbm - *level);
         }
     }
 
@@ -165,15 +166,11 @@ impl Forecast {
     /// too little is known.
     pub(super) fn time_to_loss(&self, now: Instant) -> Option<Duration> {
         let (level, dbm) = (self.level_dbm().filter(|_| self.is_known())?, self.dbm()?);
-        let Line { slope, error, .. } = self.slope(now)?;
+        let Line { slope, error, .. } = self.line(now, SLOPE_SPAN, MIN_SIGNALS)?;
         if slope >= 0.0 || -slope < SIGNIFICANCE * error {
             return None;
         }
         Some(Duration::from_secs_f64(((dbm - level) / -slope).clamp(0.0, 3600.0)))
-    }
-
-    fn slope(&self, now: Instant) -> Option<Line> {
-        self.line(now, SLOPE_SPAN, MIN_SIGNALS)
     }
 
     /// The line through the signals of a time by least squares.

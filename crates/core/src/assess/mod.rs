@@ -2,7 +2,6 @@
 //!
 //! An assessor observes one path. It knows no other path, no demand and no allocator.
 
-use alloc::collections::VecDeque;
 use core::net::SocketAddr;
 
 use crate::path::Sample;
@@ -24,6 +23,13 @@ pub mod threshold;
 pub mod throttled;
 pub mod throughput;
 
+/// Default interval at which the subflows are sampled, of the program and of the simulator.
+pub const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
+/// How long the peer may delay an acknowledgement while it has only one segment to
+/// acknowledge (RFC 9293 §3.8.6.3; Linux: TCP_DELACK_MIN).
+const DELAYED_ACK: Duration = Duration::from_millis(40);
+/// Payload of a full MPTCP segment, in bytes.
+const SEGMENT_BYTES: u32 = 1424;
 /// A subflow or connection not observed for this long is gone.
 const EXPIRY: Duration = Duration::from_secs(5);
 /// Interval of the check for those that are gone.
@@ -150,12 +156,4 @@ fn check_is_due(checked: &mut Instant, now: Instant) -> bool {
         *checked = now;
     }
     is_due
-}
-
-/// Appends to the last `limit` values.
-pub(crate) fn push_recent<T>(values: &mut VecDeque<T>, limit: usize, value: T) {
-    if values.len() >= limit {
-        values.pop_front();
-    }
-    values.push_back(value);
 }

@@ -1,8 +1,9 @@
 //! What a path is like now, from what its subflows deliver.
 //!
-//! Four signs, each of them sufficient, say that a path delivers late: its RTT, compared
+//! Five signs, each of them sufficient, say that a path delivers late: its RTT, compared
 //! with the least and the usual RTT; the age of the oldest unacknowledged byte; its
-//! retransmissions; its delivery rate, compared with what is usually offered. While none shows, the path is good, whatever its signal.
+//! retransmissions; the delay of what is received (`quality/received.rs`); its delivery rate, compared with what is usually
+//! offered. While none shows, the path is good, whatever its signal.
 //!
 //! Of a path that carries nothing, echo requests tell (`quality/echo.rs`), if there are any: it is not good while they
 //! are late.

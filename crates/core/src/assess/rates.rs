@@ -6,9 +6,11 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
+use super::SEGMENT_BYTES;
 use super::averages::Offered;
 use super::stalls::MAX_SUBFLOWS;
 use crate::path::{Carried, PathId, Transport};
+use crate::recent::RecentMax;
 use crate::time::{Duration, Instant};
 
 /// Length of an interval.
@@ -21,17 +23,12 @@ const FULL_SHARE: f64 = 0.75;
 const DEVIATION: f64 = 0.5;
 /// The same of half a second, in which a slow start at an RTT of 250 ms deviates by a third.
 const HALF_DEVIATION: f64 = 0.25;
-/// The highest rate of a path that is not full counts for one to two times this time.
-const MEMORY: Duration = Duration::from_secs(30);
 /// A path carries alone that sends this part of everything.
 const ALONE: f64 = 0.95;
 /// What is sent then counts as usual for so long.
 const USUAL_FOR: Duration = Duration::from_secs(10);
 /// Subflows that are gone are forgotten, with all others, after this time: each loses what one sample would have added.
 const FORGET: Duration = Duration::from_secs(60);
-
-/// Payload of a full MPTCP segment, in bytes.
-const SEGMENT_BYTES: i64 = 1424;
 /// What is received fills a path while this part of it, of a second, comes out of order: each hole lasts for an RTT. The few
 /// losses of a radio let less.
 const OUT_OF_ORDER_SHARE: f64 = 0.1;
@@ -78,7 +75,8 @@ struct Sum {
     /// The present interval, and the last ones.
     present: Present,
     recent: [Interval; INTERVALS],
-    highest: RecentHighest,
+    /// The highest rate, in bit/s: what the path delivers at most while it is not full.
+    highest: RecentMax<f64, 30>,
 }
 
 /// Sums of the present interval.
@@ -136,32 +134,12 @@ struct Interval {
     pause: Duration,
 }
 
-/// The highest value of the recent past.
-#[derive(Clone, Copy, Debug, Default)]
-struct RecentHighest {
-    values: [f64; 2],
-    since: Instant,
-}
-
-impl RecentHighest {
-    fn note(&mut self, now: Instant, value: f64) {
-        if now.since(self.since) > MEMORY {
-            (self.values, self.since) = ([0.0, self.values[0]], now);
-        }
-        self.values[0] = self.values[0].max(value);
-    }
-
-    fn value(&self) -> f64 {
-        self.values[0].max(self.values[1])
-    }
-}
-
 impl Sums {
     fn observe(&mut self, last: Option<Counts>, counts: Counts, transport: &Transport) {
         let present = &mut self.sent.present;
         if let Some(last) = last {
             present.bytes += i64::from(counts.acked.wrapping_sub(last.acked));
-            present.bytes += (i64::from(counts.sacked) - i64::from(last.sacked)) * SEGMENT_BYTES;
+            present.bytes += (i64::from(counts.sacked) - i64::from(last.sacked)) * i64::from(SEGMENT_BYTES);
             present.lost += u64::from(counts.retransmitted - last.retransmitted);
             let received = i64::from(counts.received.wrapping_sub(last.received));
             self.received.present.bytes += received;
@@ -196,7 +174,7 @@ impl Sums {
         let Present { bytes, lost, queued, .. } = *present;
         let lost_bytes: i64 = before.iter().map(|interval| interval.lost_bytes).sum();
         let all_bytes: i64 = before.iter().map(|interval| interval.bytes).sum();
-        let out_of_order = (lost_bytes + lost as i64 * SEGMENT_BYTES) as f64;
+        let out_of_order = (lost_bytes + lost as i64 * i64::from(SEGMENT_BYTES)) as f64;
         let is_lossy = out_of_order >= OUT_OF_ORDER_SHARE * (all_bytes + bytes) as f64;
         self.received.end(now, length, bytes > 0 && (is_lossy || queued.is_some_and(|queued| queued >= QUEUE)));
     }
@@ -207,7 +185,7 @@ impl Sum {
     fn end(&mut self, now: Instant, length: Duration, is_full: bool) {
         let Present { bytes, lost, queued, pause, .. } = core::mem::take(&mut self.present);
         let bit_s = bytes.max(0) as f64 * 8.0 / length.as_secs_f64();
-        let lost_bytes = lost as i64 * SEGMENT_BYTES;
+        let lost_bytes = lost as i64 * i64::from(SEGMENT_BYTES);
         self.recent.rotate_left(1);
         self.recent[INTERVALS - 1] = Interval { bit_s, bytes, lost_bytes, is_full, queued, pause };
         self.highest.note(now, bit_s);
@@ -222,11 +200,14 @@ impl Sum {
         };
         let (half, last) = (self.last_half(), &self.recent[INTERVALS - 1..]);
         let is_queued = last[0].queued.is_some_and(|queued| queued >= QUEUE);
-        match () {
-            () if is_constant(&self.recent, DEVIATION) => &self.recent,
-            () if is_constant(half, HALF_DEVIATION) => half,
-            () if is_constant(last, 0.0) && is_queued => last,
-            () => &[],
+        if is_constant(&self.recent, DEVIATION) {
+            &self.recent
+        } else if is_constant(half, HALF_DEVIATION) {
+            half
+        } else if is_constant(last, 0.0) && is_queued {
+            last
+        } else {
+            &[]
         }
     }
 
@@ -235,7 +216,7 @@ impl Sum {
         let last = self.last_half();
         match self.recent[INTERVALS - 1].is_full {
             true => last.iter().map(|interval| interval.bit_s).fold(0.0, f64::max),
-            false => self.highest.value(),
+            false => self.highest.max().unwrap_or(0.0),
         }
     }
 

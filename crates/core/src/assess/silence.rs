@@ -15,9 +15,10 @@ use core::net::IpAddr;
 
 use super::answers::{Answers, CROWD};
 use super::stalls::{Stalls, Verdict};
-use super::{Alarm, AlarmKind, Assessor, Belief, Finding, push_recent};
+use super::{Alarm, AlarmKind, Assessor, Belief, Finding};
 use crate::path::{Break, Counters, Sample, SampleKind, Transport};
 use crate::reason::{Reason, Sentence, Words};
+use crate::recent::push_recent;
 use crate::time::{Duration, Instant};
 
 crate::parameters! {

@@ -9,7 +9,7 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use super::{EXPIRY, StalledSubflow, check_is_due};
+use super::{DELAYED_ACK, EXPIRY, SAMPLE_INTERVAL, StalledSubflow, check_is_due};
 use crate::mptcp::manager::{self, MAX_CONNECTIONS};
 use crate::path::Transport;
 use crate::time::{Duration, Instant};
@@ -17,11 +17,6 @@ use crate::time::{Duration, Instant};
 /// Maximum number of subflows observed: all that the path manager follows; connections
 /// beyond its limit it only counts.
 pub const MAX_SUBFLOWS: usize = manager::MAX_SUBFLOWS * MAX_CONNECTIONS;
-/// How long the peer may delay an acknowledgement while it has only one segment to
-/// acknowledge (RFC 9293 §3.8.6.3; Linux: TCP_DELACK_MIN).
-const DELAYED_ACK: Duration = Duration::from_millis(40);
-/// Maximum delay of an observation: the sampling interval.
-const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 /// If another made progress within this time, its confirmation is required.
 const RECENT_PROGRESS: Duration = Duration::from_millis(200);
 /// How much longer a single timed-out subflow waits for it.

@@ -14,6 +14,7 @@
 
 use alloc::format;
 
+use super::averages::share;
 use super::{Assessor, Belief};
 use crate::path::{Sample, SampleKind};
 use crate::reason::Reason;
@@ -139,10 +140,7 @@ impl Threshold {
     fn smooth(&mut self, now: Instant, rssi_dbm: f64) {
         let tau = f64::from(self.params.smoothing_ms) / 1000.0;
         let smoothed = match self.smoothed {
-            Some((then, before)) if tau > 0.0 => {
-                let weight = 1.0 - libm::exp(-now.since(then).as_secs_f64() / tau);
-                before + weight * (rssi_dbm - before)
-            }
+            Some((then, before)) if tau > 0.0 => before + share(now.since(then), tau) * (rssi_dbm - before),
             _ => rssi_dbm,
         };
         self.smoothed = Some((now, smoothed));

@@ -13,9 +13,10 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use super::stalls::MAX_SUBFLOWS;
-use super::{Assessor, Belief, EXPIRY, check_is_due, push_recent};
+use super::{Assessor, Belief, EXPIRY, SEGMENT_BYTES, check_is_due};
 use crate::path::{Sample, SampleKind, Transport};
 use crate::reason::Reason;
+use crate::recent::push_recent;
 use crate::time::{Duration, Instant};
 
 mod prediction;
@@ -44,8 +45,6 @@ const STARTS: usize = 4;
 const SILENT: Duration = Duration::from_millis(250);
 /// A path with nothing in flight for this long starts again.
 const IDLE: Duration = Duration::from_millis(1000);
-/// Payload of a full MPTCP segment, in bytes.
-const SEGMENT_BYTES: u64 = 1424;
 
 /// The assessor: a path is good while its interface is up; its rates are in the
 /// [`History`].
@@ -322,7 +321,7 @@ impl Rate {
         let subflow = self.subflows.entry(key).or_default();
         // A subflow that was opened again counts from 0.
         let acked = transport.bytes_acked.checked_sub(subflow.bytes_acked).unwrap_or(transport.bytes_acked);
-        let queued_bytes = u64::from(transport.unacked) * SEGMENT_BYTES + u64::from(transport.notsent_bytes);
+        let queued_bytes = u64::from(transport.unacked) * u64::from(SEGMENT_BYTES) + u64::from(transport.notsent_bytes);
         self.history.queued_bytes = self.history.queued_bytes - subflow.queued_bytes + queued_bytes;
         *subflow = Subflow { observed: now, bytes_acked: transport.bytes_acked, queued_bytes };
         self.history.record(now, acked, transport.rtt);

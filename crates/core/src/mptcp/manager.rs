@@ -317,7 +317,7 @@ impl Manager {
         established: Option<ConnectionEvent>,
     ) -> bool {
         if !self.connections.contains_key(&token) {
-            if canonical(remote.ip()).is_loopback() || self.excluded.contains(&canonical(local.ip())) {
+            if remote.ip().to_canonical().is_loopback() || self.excluded.contains(&local.ip().to_canonical()) {
                 return false;
             }
             if self.connections.len() >= MAX_CONNECTIONS {
@@ -389,11 +389,6 @@ impl Manager {
         self.wakeups.extend(due.map(|at| (at, token)));
         self.settle_joins(now, token);
     }
-}
-
-/// An IPv4-mapped IPv6 address counts as an IPv4 address.
-fn canonical(address: IpAddr) -> IpAddr {
-    address.to_canonical()
 }
 
 #[cfg(test)]

@@ -77,7 +77,7 @@ impl UnitPaths {
 
     /// Whether a unit answers, as a sample of its path.
     pub fn answers(&self, station: u32, answers: bool) -> Option<Sample> {
-        self.paths.get(&station).map(|path| Sample { path: *path, kind: SampleKind::Reach { answers } })
+        self.paths.get(&station).map(|path| Sample { path: *path, kind: SampleKind::UnitAnswers(answers) })
     }
 
     /// The next decision.

@@ -159,9 +159,9 @@ pub enum Input<P> {
     Present(PathId, bool),
     /// The wanted state of each path.
     SetWantedStates(Vec<PathState>),
-    /// The order of the paths from now on, which modes standby and cheapest-first follow; paths that it lacks come
-    /// after these, by the user's preference. Without one mode cheapest-first is mode aggregate. Ignored if it has a
-    /// path twice, or one that cannot exist.
+    /// The order of the paths from now on, which modes standby, cheapest-first and adaptive follow; paths that it lacks
+    /// come after these, by the user's preference. Without one mode cheapest-first is mode aggregate. Ignored if it has
+    /// a path twice, or one that cannot exist.
     SetOrder(Order),
     /// The mode from now on.
     SetMode(Mode),

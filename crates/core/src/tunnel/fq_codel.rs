@@ -127,7 +127,7 @@ impl<P> Queue<P> {
 
     /// Drops packets queued for too long, and frees the unused memory of empty queues.
     pub(super) fn expire(&mut self, now: Instant) {
-        self.head.take_if(|head| now.since(head.arrived) > MAX_WAIT);
+        self.dropped += u64::from(self.head.take_if(|head| now.since(head.arrived) > MAX_WAIT).is_some());
         for slot in &mut self.slots {
             while slot.waiting.front().is_some_and(|oldest| now.since(oldest.arrived) > MAX_WAIT) {
                 let removed = slot.pop().map_or(0, |removed| u64::from(removed.bytes));
@@ -323,9 +323,19 @@ mod tests {
         assert_eq!((head(&mut queue, 1), head(&mut queue, 1)), (Some(7), Some(7)));
         push(&mut queue, 1, 2, 100, 8);
         queue.expire(Instant::from_millis(1) + MAX_WAIT);
-        assert_eq!((head(&mut queue, 1), queue.dropped), (Some(8), 0));
+        assert_eq!(head(&mut queue, 1), Some(8));
         assert_eq!(queue.take_head_if(true).map(|head| head.packet), Some(8));
         assert_eq!(head(&mut queue, 1), None);
+    }
+
+    #[test]
+    fn a_head_that_expires_counts_as_dropped() {
+        let mut queue = Queue::new();
+        (0..2).for_each(|number| push(&mut queue, 0, 1, 1400, number));
+        assert!(queue.head(Instant::from_millis(1), ALLOWED).is_some());
+        queue.expire(Instant::from_millis(1) + MAX_WAIT);
+        assert_eq!((queue.packets, queue.dropped), (0, 2));
+        assert!(queue.head(Instant::from_millis(2) + MAX_WAIT, ALLOWED).is_none());
     }
 
     #[test]

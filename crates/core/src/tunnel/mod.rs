@@ -31,7 +31,6 @@ mod path_order;
 mod paths;
 mod peer;
 mod primary_path;
-mod recent_max;
 mod recv_path;
 mod reorder_buffer;
 mod reporting;

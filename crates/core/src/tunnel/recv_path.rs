@@ -11,11 +11,11 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::recent_max::RecentMax;
 use super::wire::control_message::{MAX_MISSING_RANGES, PathReport};
 use super::wire::gre_key::{NUMBER_BITS, unwrap};
 use super::wire::path_feedback::PathFeedback;
 use crate::path::{PathId, PathState};
+use crate::recent::{RecentMax, push_recent};
 use crate::time::{Duration, Instant};
 
 /// Minimum time between two reports that are due only to arrived packets.
@@ -23,7 +23,7 @@ const MIN_REPORT_INTERVAL: Duration = Duration::from_millis(2);
 /// Number of packets that make a report due after [`MIN_REPORT_INTERVAL`].
 const REPORT_PACKETS: u32 = 4;
 /// Maximum time from the arrival of a packet to its report.
-const MAX_REPORT_DELAY: Duration = Duration::from_millis(8);
+pub(super) const MAX_REPORT_DELAY: Duration = Duration::from_millis(8);
 /// Minimum time from a report to one that a packet carries: at high rates messages report sooner, and on all
 /// paths.
 const MIN_RIDE_INTERVAL: Duration = MAX_REPORT_DELAY;
@@ -39,7 +39,7 @@ const LATE_REPORT_DELAY: Duration = Duration::from_millis(100);
 /// As [`REPORT_PACKETS`], if the report on each of them may be late.
 const LATE_REPORT_PACKETS: u32 = 16;
 /// What that adds to the usual delay of a report.
-pub(super) const LENIENCY: Duration = Duration::from_millis(92);
+pub(super) const LENIENCY: Duration = LATE_REPORT_DELAY.saturating_sub(MAX_REPORT_DELAY);
 /// Number of reports that repeat a range of missing packets, since reports may be lost.
 const MAX_RANGE_REPORTS: u8 = 4;
 /// After a restart of the sender, packets of its previous instance may arrive for this time.
@@ -114,7 +114,7 @@ pub(super) struct RecvPath {
     /// Gaps that late packets may still fill, the oldest first.
     gaps: VecDeque<Gap>,
     missing: VecDeque<MissingRange>,
-    lateness: RecentMax,
+    lateness: RecentMax<Duration, 4>,
     unreported: u32,
     pending_since: Option<Instant>,
     /// The same of packets whose report may not be late.
@@ -190,11 +190,9 @@ impl RecvPath {
         if length == 0 || length > FAR_AHEAD {
             return;
         }
-        if self.gaps.len() == MAX_GAPS {
-            self.gaps.pop_front();
-        }
         let length = u16::try_from(length).unwrap_or(u16::MAX);
-        self.gaps.push_back(Gap { first, length, since: now, before: self.arrived() });
+        let gap = Gap { first, length, since: now, before: self.arrived() };
+        push_recent(&mut self.gaps, MAX_GAPS, gap);
     }
 
     /// How long a gap may still be filled.

@@ -9,10 +9,10 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use super::recent_max::RecentMax;
 use super::recv_path::{OLDER_IN_A_ROW, RESTART_GRACE};
 use super::wire::control_message::MAX_PATHS;
 use super::wire::gre_key::{GreKey, SEQUENCE_BITS, unwrap};
+use crate::recent::{RecentMax, push_recent};
 use crate::time::{Duration, Instant};
 
 /// Maximum wait: a path whose rate falls delivers what is in flight that much later.
@@ -53,7 +53,7 @@ pub(super) struct ReorderBuffer<P> {
     pub ready: VecDeque<P>,
     held: usize,
     /// Lateness of late packets.
-    lateness: RecentMax,
+    lateness: RecentMax<Duration, 4>,
     /// Whether the peer retransmits lost packets.
     retransmits: bool,
     /// Number of packets delivered after later ones of their flow.
@@ -231,10 +231,7 @@ impl<P> Flow<P> {
     }
 
     fn note_abandoned(&mut self, range: (u64, u64)) {
-        if self.abandoned.len() >= MAX_ABANDONED {
-            self.abandoned.pop_front();
-        }
-        self.abandoned.push_back(range);
+        push_recent(&mut self.abandoned, MAX_ABANDONED, range);
     }
 
     /// Whether this sequence number was in an abandoned gap; it is removed from it.

@@ -21,7 +21,7 @@ impl<P: Clone> Tunnel<P> {
         self.paths.get(path)?.sender.sample(path, token)
     }
 
-    /// Number of packets dropped after queueing for too long.
+    /// Number of packets dropped from the queue: by CoDel, after queueing for too long, and beyond the limits.
     pub fn dropped(&self) -> u64 {
         self.queue.dropped
     }

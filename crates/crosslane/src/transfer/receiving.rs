@@ -24,7 +24,7 @@ use crate::clock::Clock;
 pub const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout for the first offer.
 pub const OFFER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Timeout without data of an object that has start: longer than most
+/// Timeout without data of an object that has begun: longer than most
 /// vehicles are without any network.
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(600);
 /// Timeout without a further object (`send --every`).

@@ -120,10 +120,6 @@ pub struct Data {
     pub fleet: BTreeMap<u32, Track>,
 }
 
-/// Maximum number of paths of an agent at the same time. A scenario may have more, of
-/// RSUs that take turns in slots.
-pub const MAX_PATHS: usize = 16;
-
 /// Maximum number of RSUs in a scenario: each is evaluated 100 times a second.
 pub const MAX_UNITS: usize = 256;
 

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crosslane_core::path::Rat;
+use crosslane_core::path::{MAX_PATHS, Rat};
 
 use super::{
-    Background, Bound, Crossing, Data, Expectation, IpVersion, MAX_PATHS, MAX_UNITS, Motion, RadioPaths, RadioTunnel,
-    Scenario, ScenarioError, Traffic, tunnel,
+    Background, Bound, Crossing, Data, Expectation, IpVersion, MAX_UNITS, Motion, RadioPaths, RadioTunnel, Scenario,
+    ScenarioError, Traffic, tunnel,
 };
 use crate::addresses;
 use crate::input::link_trace::Trace;

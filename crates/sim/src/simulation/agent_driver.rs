@@ -19,20 +19,20 @@ pub(super) struct AgentDriver {
     /// All paths of the scenario, with the rank of each.
     specs: Vec<(PathSpec, u8)>,
     /// The path of the agent for each path of the scenario, if it has one.
-    of_scenario: Vec<Option<PathId>>,
+    agent_paths: Vec<Option<PathId>>,
     /// The path of the scenario for each path of the agent, the present or the last one.
-    of_agent: Vec<PathId>,
+    scenario_paths: Vec<PathId>,
 }
 
 impl AgentDriver {
     /// An agent that starts with these paths of the scenario, their interfaces up.
     pub(super) fn new(agent: Agent, specs: Vec<(PathSpec, u8)>, first: Vec<PathId>) -> AgentDriver {
-        let mut of_scenario = vec![None; specs.len()];
+        let mut agent_paths = vec![None; specs.len()];
         for (id, path) in first.iter().enumerate() {
-            of_scenario[usize::from(path.0)] = Some(PathId(id as u8));
+            agent_paths[usize::from(path.0)] = Some(PathId(id as u8));
         }
         let count = first.len();
-        let (agent, of_agent) = (Box::new(agent), first);
+        let (agent, scenario_paths) = (Box::new(agent), first);
         let mut driver = AgentDriver {
             agent,
             due: None,
@@ -40,8 +40,8 @@ impl AgentDriver {
             queried: Instant::ZERO,
             query_at: None,
             specs,
-            of_scenario,
-            of_agent,
+            agent_paths,
+            scenario_paths,
         };
         for path in (0..count).map(|id| PathId(id as u8)) {
             driver.handle(Instant::ZERO, Input::Sample(Sample { path, kind: SampleKind::Link { up: true } }));
@@ -69,24 +69,24 @@ impl AgentDriver {
 
     /// Passes an observation of a path of the scenario, if the agent has that path.
     pub(super) fn observe(&mut self, now: Instant, path: PathId, kind: SampleKind) {
-        if let Some(path) = self.of_scenario.get(usize::from(path.0)).copied().flatten() {
+        if let Some(path) = self.of_agent(path) {
             self.handle(now, Sample { path, kind }.into());
         }
     }
 
     /// The agent's path for a path of the scenario, if it has one.
     pub(super) fn of_agent(&self, path: PathId) -> Option<PathId> {
-        self.of_scenario.get(usize::from(path.0)).copied().flatten()
+        self.agent_paths.get(usize::from(path.0)).copied().flatten()
     }
 
     /// Adds a path of the scenario; returns the agent's path, if there is room.
     pub(super) fn add(&mut self, now: Instant, path: PathId) -> Option<PathId> {
         let (spec, rank) = self.specs.get(usize::from(path.0))?.clone();
         let id = self.agent.vacant()?;
-        self.of_scenario[usize::from(path.0)] = Some(id);
-        match self.of_agent.get_mut(usize::from(id.0)) {
+        self.agent_paths[usize::from(path.0)] = Some(id);
+        match self.scenario_paths.get_mut(usize::from(id.0)) {
             Some(former) => *former = path,
-            None => self.of_agent.push(path),
+            None => self.scenario_paths.push(path),
         }
         self.handle(now, Input::AddPath(spec, rank));
         Some(id)
@@ -94,15 +94,15 @@ impl AgentDriver {
 
     /// Removes a path of the agent.
     pub(super) fn remove(&mut self, now: Instant, id: PathId) {
-        if let Some(path) = self.of_agent.get(usize::from(id.0)) {
-            self.of_scenario[usize::from(path.0)] = None;
+        if let Some(path) = self.scenario_paths.get(usize::from(id.0)) {
+            self.agent_paths[usize::from(path.0)] = None;
         }
         self.handle(now, Input::RemovePath(id));
     }
 
     /// The path of the scenario for a path of the agent.
     pub(super) fn of_scenario(&self, path: PathId) -> PathId {
-        self.of_agent.get(usize::from(path.0)).copied().unwrap_or(path)
+        self.scenario_paths.get(usize::from(path.0)).copied().unwrap_or(path)
     }
 
     /// An output, with the paths of the scenario.

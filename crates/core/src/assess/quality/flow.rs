@@ -8,6 +8,7 @@ use super::received::Received;
 use crate::assess::averages::{
     DEVIATIONS, MAX_USUAL_MS, Offered, Spread, UNUSUAL, USUAL_S, USUAL_SHARE, ms, rtt_ms, share,
 };
+use crate::assess::{DELAYED_ACK, SAMPLE_INTERVAL};
 use crate::path::Transport;
 use crate::time::{Duration, Instant};
 
@@ -39,15 +40,13 @@ const LOSS_SHARE: f64 = 0.02;
 /// A first segment is acknowledged so much later than the RTT at most, in ms (Linux
 /// `TCP_DELACK_MIN`): while bytes before it are missing nothing is read, and a single segment
 /// is acknowledged only then or with the next.
-const DELAYED_ACK_MS: f64 = 40.0;
+const DELAYED_ACK_MS: f64 = DELAYED_ACK.as_millis() as f64;
 /// While fewer acknowledgements in a row came at once, the next one may be delayed. Linux acknowledges the first segments of a
 /// subflow, and those after a pause, at once, later every second one if they are shorter than an earlier one
 /// (`tcp_measure_rcv_mss`).
 const PROMPT_ACKS: u32 = 32;
 /// Least RTT of a path on which a delayed acknowledgement is expected, in ms: roadside units have less, cellular networks more.
 const LONG_MS: f64 = 30.0;
-/// The sampling interval: bytes may have been sent just after the last sample.
-const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 /// A bulk sender has its congestion window full, or more than the initial window (RFC 6928)
 /// in flight, in more than the first share of the samples, until it is less than the second.
 const BULK_SHARES: [f64; 2] = [0.5, 0.1];
@@ -310,7 +309,7 @@ impl Flow {
         if !self.may_be_delayed() {
             return oldest;
         }
-        let delayed = oldest.map(|at| at + Duration::from_millis(DELAYED_ACK_MS as u64));
+        let delayed = oldest.map(|at| at + DELAYED_ACK);
         sent(1).into_iter().chain(delayed).min()
     }
 

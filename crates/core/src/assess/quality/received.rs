@@ -5,6 +5,7 @@
 //! faster than time passes: a receiver also measures how long a window takes (Linux `tcp_rcv_rtt_measure`), which says nothing.
 
 use super::evidence::{Evidence, Sign};
+use crate::assess::SAMPLE_INTERVAL;
 use crate::assess::averages::{DEVIATIONS, MAX_USUAL_MS, Spread, UNUSUAL, USUAL_S, USUAL_SHARE, ms, share};
 use crate::path::Transport;
 use crate::time::{Duration, Instant};
@@ -19,7 +20,7 @@ const WAIT_SHARE: f64 = 0.3;
 /// each: its queue is its own.
 const PAUSE: Duration = Duration::from_millis(20);
 const MUCH_BYTES: u64 = 10 * 1448;
-const MUCH_BIT_S: f64 = 1448.0 * 8.0 / 0.01;
+const MUCH_BIT_S: f64 = 1448.0 * 8.0 / SAMPLE_INTERVAL.as_secs_f64();
 /// For so long after that: a sender over several paths pauses on each.
 const MUCH_FOR: Duration = Duration::from_secs(2);
 

@@ -6,7 +6,6 @@ use core::net::{IpAddr, SocketAddr};
 
 use super::super::{AddressId, Command, ConnectionSnapshot, MeasuredSubflow, Refusal, Subflow, Token};
 use super::backoff::Backoff;
-use super::canonical;
 use super::entry::Entry;
 use super::history::{CloseCause, ConnectionEvent, History};
 use super::ids::Ids;
@@ -125,7 +124,7 @@ impl Connection {
 
     /// The peer's address when the connection began.
     pub fn peer(&self) -> Option<IpAddr> {
-        self.remotes.first().map(|(remote, _)| canonical(remote.ip()))
+        self.remotes.first().map(|(remote, _)| remote.ip().to_canonical())
     }
 
     /// It accepts further subflows, if it began or was found.
@@ -197,7 +196,7 @@ impl Connection {
 
     /// Its path and state, if it was not known yet.
     fn place(&mut self, now: Instant, plan: Plan, subflow: Subflow) -> Option<(PathId, PathState)> {
-        let ip = canonical(subflow.local.ip());
+        let ip = subflow.local.ip().to_canonical();
         let Some(path) = plan.paths.path_of(ip).or_else(|| plan.paths.former_path_of(ip)) else {
             if self.unplaced.len() < MAX_SUBFLOWS && !self.unplaced.iter().any(|known| known.local == subflow.local) {
                 self.unplaced.push(subflow);
@@ -244,7 +243,7 @@ impl Connection {
 
     /// A subflow exists that the peer has not answered yet.
     fn found_opening(&mut self, now: Instant, plan: Plan, subflow: &Subflow) {
-        let ip = canonical(subflow.local.ip());
+        let ip = subflow.local.ip().to_canonical();
         let Some(path) = plan.paths.path_of(ip) else { return };
         let join = self.joins.get_or_insert(path, Join::default());
         if join.opening_until.is_none() {
@@ -289,7 +288,7 @@ impl Connection {
                 // Of an earlier join, which counts as failed already.
                 return None;
             }
-            if let Some(path) = self.join_failed(now, canonical(subflow.local.ip())) {
+            if let Some(path) = self.join_failed(now, subflow.local.ip().to_canonical()) {
                 // The kernel closes it without an error if the answer has no MP_JOIN.
                 let (event, failure) = match Some(error).filter(|error| *error != ETIMEDOUT) {
                     Some(0) => (ConnectionEvent::NotJoined, Some(JoinFailure::WithoutMptcp)),
@@ -336,10 +335,10 @@ impl Connection {
     pub fn refused(&mut self, now: Instant, token: Token, command: &Command, why: Refusal, out: &mut Commands) {
         match *command {
             Command::CreateSubflow { local, .. } => {
-                let path = self.join_failed(now, canonical(local));
+                let path = self.join_failed(now, local.to_canonical());
                 self.history.add(now, path, ConnectionEvent::Refused(why));
                 if let (Refusal::IdTaken, Some(path)) = (why, path) {
-                    self.ids.forget(canonical(local));
+                    self.ids.forget(local.to_canonical());
                     self.sweep(token, path, out);
                 }
             }
@@ -369,7 +368,7 @@ impl Connection {
             }
             // It has been answered, as an event will report, or cannot be ended: no second one beside it.
             Command::CancelJoin { local, .. } => {
-                let is_it = |join: &&mut Join| join.local == Some(canonical(local)) && join.opening_until.is_none();
+                let is_it = |join: &&mut Join| join.local == Some(local.to_canonical()) && join.opening_until.is_none();
                 if let Some(join) = self.joins.values_mut().find(is_it).filter(|join| now < join.since + JOIN_TIMEOUT) {
                     join.opening_until = Some(join.since + JOIN_TIMEOUT);
                 }
@@ -576,7 +575,7 @@ impl Connection {
         }
         let (local, if_index) = plan.paths.address(path)?;
         let mut remotes = self.remotes.iter().map(|&(remote, _)| remote);
-        let remote = remotes.find(|remote| canonical(remote.ip()).is_ipv4() == local.is_ipv4())?;
+        let remote = remotes.find(|remote| remote.ip().to_canonical().is_ipv4() == local.is_ipv4())?;
         Some((local, if_index, remote))
     }
 

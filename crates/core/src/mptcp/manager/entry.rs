@@ -2,7 +2,6 @@
 
 use super::super::{Command, Subflow, Token};
 use super::backoff::Backoff;
-use super::canonical;
 use super::plan::Plan;
 use crate::path::{PathId, PathState};
 use crate::time::Instant;
@@ -41,7 +40,7 @@ impl Entry {
 
     /// True if its address is no longer the address of its path.
     pub fn is_stranded(&self, plan: Plan) -> bool {
-        plan.paths.address(self.path).is_none_or(|(local, _)| local != canonical(self.subflow.local.ip()))
+        plan.paths.address(self.path).is_none_or(|(local, _)| local != self.subflow.local.ip().to_canonical())
     }
 
     /// True if its path is lost and to be closed.

@@ -8,9 +8,9 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::super::{HandshakeCounters, NETWORK_PASSES, PlainConnection};
-use super::canonical;
 use crate::path::PathId;
 use crate::reason::Reason;
+use crate::recent::push_recent;
 
 /// Maximum number of peers that are known to have MPTCP; the oldest makes room.
 const MAX_SPEAKERS: usize = 64;
@@ -32,12 +32,9 @@ pub(super) type Finding = (Option<PathId>, &'static str, String);
 impl Fallbacks {
     /// A connection that this endpoint opened over a path speaks MPTCP. Returns whether the path was said to prevent that.
     pub fn speaks(&mut self, path: Option<PathId>, peer: IpAddr) -> bool {
-        let peer = canonical(peer);
+        let peer = peer.to_canonical();
         if !self.speakers.contains(&peer) {
-            if self.speakers.len() >= MAX_SPEAKERS {
-                self.speakers.pop_front();
-            }
-            self.speakers.push_back(peer);
+            push_recent(&mut self.speakers, MAX_SPEAKERS, peer);
         }
         let cleared = path.filter(|path| self.plain.get(path) == Some(&peer));
         cleared.is_some_and(|path| self.plain.remove(&path).is_some())
@@ -63,7 +60,7 @@ impl Fallbacks {
         }
         if counters.fallbacks > before.fallbacks {
             for &PlainConnection { path, peer } in found {
-                let peer = canonical(peer);
+                let peer = peer.to_canonical();
                 if self.plain.get(&path).is_none_or(|known| !self.speakers.contains(known) && *known != peer) {
                     self.plain.insert(path, peer);
                     let (rule, text) = self.sentence(&name(path), peer);

@@ -17,6 +17,7 @@ use core::net::IpAddr;
 use super::backoff::Backoff;
 use crate::path::PathId;
 use crate::reason::Reason;
+use crate::recent::push_recent;
 use crate::small_map::SmallMap;
 use crate::time::{Duration, Instant};
 
@@ -179,10 +180,8 @@ impl Joins {
     }
 
     fn add(&mut self, path: PathId, peer: IpAddr, last: JoinFailure) -> usize {
-        if self.pairs.len() >= MAX_PAIRS {
-            self.pairs.pop_front();
-        }
-        self.pairs.push_back(Pair { path, peer, failures: 0, last, pause: Backoff::default(), is_trying: false });
+        let pair = Pair { path, peer, failures: 0, last, pause: Backoff::default(), is_trying: false };
+        push_recent(&mut self.pairs, MAX_PAIRS, pair);
         self.pairs.len() - 1
     }
 }

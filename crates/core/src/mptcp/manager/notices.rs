@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::super::{HandshakeCounters, NETWORK_PASSES, Notice, PlainConnection, Token};
+use super::Manager;
 use super::joins::{JoinChange, JoinOutcome};
-use super::{Manager, canonical};
 use crate::path::PathId;
 use crate::reason::Reason;
 use crate::time::{Duration, Instant};
@@ -92,7 +92,7 @@ impl Manager {
 
     /// Reports the limit once for each peer, and again if it has changed.
     pub(super) fn report_limit(&mut self, peer: IpAddr, subflows: u8) {
-        let peer = canonical(peer);
+        let peer = peer.to_canonical();
         if self.peers.get(&peer) == Some(&subflows) {
             return;
         }

@@ -6,10 +6,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use super::canonical;
 use super::joins::Joins;
 use crate::path::{PathId, PathSpec, PathState};
 use crate::reason::Reason;
+use crate::recent::push_recent;
 use crate::time::Duration;
 use crate::wanted::{ConnectionClass, Wanted};
 
@@ -67,7 +67,7 @@ impl Paths {
     }
 
     pub fn path_of(&self, local: IpAddr) -> Option<PathId> {
-        let local = canonical(local);
+        let local = local.to_canonical();
         let place = self.specs.iter().position(|path| path.local == Some(local))?;
         Some(PathId(place as u8))
     }
@@ -79,9 +79,6 @@ impl Paths {
     /// Adds a former address of a path; the oldest one makes room.
     pub fn add_former(&mut self, path: PathId, local: IpAddr) {
         self.former.retain(|known| *known != (local, path));
-        if self.former.len() >= MAX_FORMER {
-            self.former.pop_front();
-        }
-        self.former.push_back((local, path));
+        push_recent(&mut self.former, MAX_FORMER, (local, path));
     }
 }

@@ -12,6 +12,7 @@ use super::frame::{
 };
 use super::ranges::Ranges;
 use super::{MAX_OBJECT_BYTES, extent, is_resumable, pieces};
+use crate::recent::push_recent;
 use crate::transfer::frame::{ABANDON, ABANDON_BYTES, ABANDONED, END, END_BYTES, Fault, OFFER, Partial, Receipt};
 use crate::transfer::receiver::is_file_name;
 use crate::transfer::{Abandoned, MAX_BEGUN};
@@ -169,10 +170,7 @@ impl Receiver {
     /// Closes an object; pieces of it that still arrive are ignored. True if it was open.
     pub fn close(&mut self, receipt: Receipt) -> bool {
         let was_open = self.objects.remove(&receipt.number).is_some();
-        if self.closed.len() >= MAX_BEGUN {
-            self.closed.pop_front();
-        }
-        self.closed.push_back(receipt);
+        push_recent(&mut self.closed, MAX_BEGUN, receipt);
         was_open
     }
 

@@ -1,11 +1,10 @@
 //! The highest rate of the recent past.
 
+use crate::recent::RecentMax;
 use crate::time::{Duration, Instant};
 
 /// Minimum interval of a measurement.
 const INTERVAL: Duration = Duration::from_millis(250);
-/// A measurement counts for one to two times this time.
-const MEMORY: Duration = Duration::from_secs(8);
 
 /// Maximum of the rates measured recently.
 #[derive(Debug, Default)]
@@ -13,10 +12,8 @@ pub(super) struct RecentRate {
     /// Start of the present measurement, and its bytes.
     since: Instant,
     bytes: u64,
-    /// Start of the present span, and the maximum in it and in the span before, in bytes/s.
-    span_since: Instant,
-    now: f64,
-    before: f64,
+    /// In bytes/s.
+    highest: RecentMax<f64, 8>,
 }
 
 impl RecentRate {
@@ -24,11 +21,7 @@ impl RecentRate {
     pub(super) fn note(&mut self, now: Instant, bytes: u32) {
         let took = now.since(self.since);
         if took >= INTERVAL {
-            if now.since(self.span_since) > MEMORY {
-                self.before = core::mem::take(&mut self.now);
-                self.span_since = now;
-            }
-            self.now = self.now.max(self.bytes as f64 / took.as_secs_f64());
+            self.highest.note(now, self.bytes as f64 / took.as_secs_f64());
             (self.since, self.bytes) = (now, 0);
         }
         self.bytes += u64::from(bytes);
@@ -36,7 +29,7 @@ impl RecentRate {
 
     /// The maximum, in bytes/s; zero before the first measurement.
     pub(super) fn max(&self) -> f64 {
-        self.now.max(self.before)
+        self.highest.max().unwrap_or(0.0)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The RTT of a path, without the delay of reports at the peer.
 
+use super::super::recv_path::MAX_REPORT_DELAY;
 use super::jitter::Jitter;
 use crate::time::{Duration, Instant};
 
@@ -12,8 +13,6 @@ const MIN_TOLERANCE: Duration = Duration::from_micros(300);
 
 /// Maximum delay of a report that counts.
 const MAX_HELD: Duration = Duration::from_millis(100);
-/// A report that waits for longer at the peer than this waits for packets that the path delays.
-const MAX_REPORT_DELAY: Duration = Duration::from_millis(8);
 /// Reports that wait for longer at the peer than this, in the mean, wait for packets that the path delays.
 const MIN_REORDERING: Duration = Duration::from_millis(3);
 

@@ -9,25 +9,14 @@ impl<P> SendPath<P> {
         self.rtt.min?;
         let transport = Transport {
             token,
-            peer: Transport::NO_PEER,
-            accepted: false,
-            backup: false,
             rtt: self.rtt.smoothed(),
             rttvar: self.rtt.variation,
-            unacked: 0,
-            sacked: 0,
             delivered: self.counts.delivered as u32,
             bytes_acked: self.counts.acknowledged_bytes,
-            notsent_bytes: 0,
-            bytes_received: 0,
-            segments_received: 0,
-            out_of_order: 0,
-            receive_rtt: None,
-            lost: 0,
-            retransmitted: 0,
             cwnd: 0,
             min_rtt: self.rtt.min,
             delivery_bit_s: self.rate.bytes_s().map(|rate| (rate * 8.0) as u64),
+            ..Transport::IDLE
         };
         Some(Sample { path, kind: SampleKind::Transport(transport) })
     }

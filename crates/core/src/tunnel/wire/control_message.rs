@@ -16,6 +16,7 @@
 
 use alloc::vec::Vec;
 
+pub use crate::path::MAX_PATHS;
 use crate::path::{PathId, PathState};
 use crate::tunnel::Mode;
 
@@ -32,8 +33,6 @@ const READS_FEEDBACK: u8 = 4;
 /// Bit of a wanted state: feedback on the sender's packets on the path is overdue.
 const OVERDUE: u8 = 0x80;
 
-/// Maximum number of paths.
-pub const MAX_PATHS: usize = 16;
 /// Maximum number of ranges of missing packets reported per path.
 pub const MAX_MISSING_RANGES: usize = 12;
 /// Length of a probe on the wire, without GRE header, in bytes.

@@ -4,10 +4,10 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
 use super::super::super::{AddressId, Command, Token};
+use super::super::Plan;
 use super::super::entry::Entry;
 use super::super::history::{CloseCause, ConnectionEvent};
 use super::super::ids::Ids;
-use super::super::{Plan, canonical};
 use super::{Commands, Connection, UNKNOWN_IDS};
 use crate::path::{PathId, PathState};
 use crate::time::Instant;
@@ -37,7 +37,7 @@ impl Connection {
         self.history.add(now, Some(first.path), ConnectionEvent::Closed(CloseCause::NoAddress));
         out.push_back((first.path, first.command_destroy(now, token, false)));
         for entry in others {
-            let local = canonical(entry.subflow.local.ip());
+            let local = entry.subflow.local.ip().to_canonical();
             if let Some(local_id) = self.ids.of(local) {
                 let local = SocketAddr::new(local, 0);
                 out.push_back((entry.path, Command::Announce { token, local_id, local }));
@@ -82,7 +82,7 @@ impl Connection {
         for place in 1..self.subflows.len() {
             let (before, rest) = self.subflows.split_at_mut(place);
             let Some(entry) = rest.first_mut() else { continue };
-            let key = |entry: &Entry| (entry.path, entry.subflow.remote, canonical(entry.subflow.local.ip()));
+            let key = |entry: &Entry| (entry.path, entry.subflow.remote, entry.subflow.local.ip().to_canonical());
             let is_twice = before.iter().any(|first| first.is_usable(plan) && key(first) == key(entry));
             if is_twice && !self.server_side && entry.is_usable(plan) && entry.destroy.may(now) {
                 out.push_back((entry.path, entry.command_destroy(now, token, false)));
@@ -108,7 +108,7 @@ impl Connection {
     }
 
     pub(super) fn unused(&self, plan: Plan) -> impl Iterator<Item = (IpAddr, AddressId, PathId)> {
-        let is_used = |ip: IpAddr| self.subflows.iter().any(|entry| canonical(entry.subflow.local.ip()) == ip);
+        let is_used = |ip: IpAddr| self.subflows.iter().any(|entry| entry.subflow.local.ip().to_canonical() == ip);
         self.ids.pairs().filter(move |&(ip, _, _)| plan.paths.path_of(ip).is_none() && !is_used(ip))
     }
 
@@ -127,7 +127,7 @@ impl Connection {
 
 /// Withdraws the address of a subflow.
 fn withdraw(token: Token, entry: &Entry, ids: &mut Ids, out: &mut Commands) {
-    let local = canonical(entry.subflow.local.ip());
+    let local = entry.subflow.local.ip().to_canonical();
     if let Some(local_id) = ids.of(local) {
         ids.forget(local);
         out.push_back((entry.path, Command::Withdraw { token, local_id }));

@@ -7,7 +7,7 @@ use super::super::super::Token;
 use super::super::entry::Entry;
 use super::super::plan::Plan;
 use super::super::view::{ConnectionView, PathUse, SubflowView};
-use super::{Connection, canonical};
+use super::Connection;
 use crate::path::{PathId, PathState};
 use crate::reason::Reason;
 use crate::time::Instant;
@@ -58,7 +58,7 @@ impl Connection {
     /// Why there is no subflow over a path on which one is wanted.
     fn why_missing(&self, now: Instant, plan: Plan, path: PathId) -> Reason {
         let join = self.joins.get(path).copied().unwrap_or_default();
-        let family = |remote: &SocketAddr| canonical(remote.ip()).is_ipv4();
+        let family = |remote: &SocketAddr| remote.ip().to_canonical().is_ipv4();
         let wait_s = |until: Instant| until.since(now).as_secs_f64();
         let Some((local, _)) = plan.paths.address(path) else {
             return Reason::plain("subflow.address", "the path has no address now");
