@@ -16,7 +16,7 @@ use super::protocol::{
     Inbox, READ_BYTES, Reply, UNITS, address, flush, tunnel_name, write_demand, write_tunnel_request,
 };
 use super::status::{Status, Tunnels, UnitStatus};
-use super::trust::{Groups, trust};
+use super::trust::{Groups, Listeners, trust};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::tunnel::config::interface;
@@ -136,7 +136,8 @@ enum TunnelAnswer {
 /// roadside units.
 pub fn default_name() -> String {
     let tunnel = interface();
-    let has = |name: &str| connect(&tunnel_name(name)).is_ok();
+    let mut listeners = Listeners::default();
+    let mut has = |name: &str| listeners.user(&tunnel_name(name)).is_some();
     if !has(&tunnel) && has(UNITS) { UNITS.into() } else { tunnel }
 }
 
