@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::listener::{Listener, listen};
 use super::protocol::{MAX_CLIENTS, MAX_LINE_BYTES, Reply, line};
-use super::trust::{Groups, trust};
+use super::trust::{Groups, Listeners, is_owner, trust};
 
 /// Longest time for a client's request, and for it to read the answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -59,6 +59,11 @@ impl Drop for StatusServer {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// Whether a program of root or of this user listens at a name, not one of another user.
+pub fn is_ours(name: &str) -> bool {
+    Listeners::default().user(name).is_some_and(is_owner)
 }
 
 async fn accept(listener: Listener, requests: mpsc::Sender<StatusRequest>) {

@@ -79,7 +79,7 @@ pub(super) fn trust(peer: &impl AsFd, groups: Groups) -> Result<Trust, String> {
 }
 
 /// Root may use any agent, other users their own.
-fn is_owner(user: u32) -> bool {
+pub(super) fn is_owner(user: u32) -> bool {
     user == 0 || user == geteuid().as_raw()
 }
 
