@@ -2,7 +2,7 @@
 //! vehicle with two radios.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -307,4 +307,22 @@ fn other_users_programs_at_agents_names_hold_up_no_agent_and_no_command() {
     assert_eq!(world.status().pid, agent.child.id());
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
     drop((squatters, clients));
+}
+
+#[test]
+fn root_sees_the_tunnel_of_an_agent_of_another_user() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let listener = squat(&world.testbed.vehicle, "crosslane/mine0");
+    let answer = std::thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        let asked = stream.read(&mut [0; 100]).unwrap();
+        stream.write_all(b"{\"units\": []}\n").unwrap();
+        asked
+    });
+    let shown = world.run(&["tunnel", "status", "--interface", "mine0"]);
+    assert_eq!(shown.stdout, "roadside units: none in reach\n", "{shown:?}");
+    assert!(answer.join().unwrap() > 0);
 }

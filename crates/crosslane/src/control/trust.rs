@@ -78,6 +78,19 @@ pub(super) fn trust(peer: &impl AsFd, groups: Groups) -> Result<Trust, String> {
     }
 }
 
+/// Whether a client believes the server: root's or its own user's, and root any, since an agent may run as a user of its
+/// service.
+///
+/// # Errors
+/// It does not: who it is.
+pub(super) fn believe(server: &impl AsFd) -> Result<(), String> {
+    match user(server) {
+        Some(user) if is_owner(user) || geteuid().is_root() => Ok(()),
+        Some(user) => Err(format!("user {user}")),
+        None => Err("another user".into()),
+    }
+}
+
 /// Root may use any agent, other users their own.
 pub(super) fn is_owner(user: u32) -> bool {
     user == 0 || user == geteuid().as_raw()
