@@ -2,14 +2,14 @@
 //! vehicle with two radios.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::program::agent::{Agent, take_down};
 use crate::program::links::{self, exchange, two_links};
-use crate::program::{CROSSLANE, ProgramOutput, can_drive};
+use crate::program::{CROSSLANE, ProgramOutput, can_drive, squat};
 use crosslane::control::report::{AgentStatus, ConnectionReport, Explanation};
 use crosslane::netlink::endpoints::Limits;
 use crosslane::netlink::{PathManager, select_path_manager};
@@ -17,7 +17,7 @@ use crosslane::testbed::emulator::Emulator;
 use crosslane::testbed::{Namespace, Testbed};
 use nix::sys::signal::Signal;
 use serde::de::DeserializeOwned;
-use socket2::Socket;
+use socket2::{Domain, SockAddr, Socket, Type};
 
 const CONFIGURATION: &str = r#"
 [[path]]
@@ -283,4 +283,46 @@ fn two_agents_are_distinguished_and_one_that_hangs_is_reported() {
     let absent = world.run(&["status", "--agent", "1"]);
     assert_eq!(absent.code, Some(3));
     assert!(absent.sentence().contains("no agent of this network namespace has the process id 1; choose from"));
+}
+
+#[test]
+fn other_users_programs_at_agents_names_hold_up_no_agent_and_no_command() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let vehicle = &world.testbed.vehicle;
+    let names = [900_001, 900_002].map(|pid| format!("crosslane/agent/{pid}"));
+    let squatters = names.each_ref().map(|name| squat(vehicle, name));
+    let fill = || {
+        names.each_ref().map(|name| {
+            let client = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None).unwrap();
+            client.connect(&SockAddr::unix(format!("\0{name}")).unwrap()).unwrap();
+            client
+        })
+    };
+    let clients = vehicle.enter(fill).unwrap();
+    let began = Instant::now();
+    let agent = Agent::start(vehicle, CONFIGURATION);
+    assert_eq!(world.status().pid, agent.child.id());
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    drop((squatters, clients));
+}
+
+#[test]
+fn root_sees_the_tunnel_of_an_agent_of_another_user() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let listener = squat(&world.testbed.vehicle, "crosslane/mine0");
+    let answer = std::thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        let asked = stream.read(&mut [0; 100]).unwrap();
+        stream.write_all(b"{\"units\": []}\n").unwrap();
+        asked
+    });
+    let shown = world.run(&["tunnel", "status", "--interface", "mine0"]);
+    assert_eq!(shown.stdout, "roadside units: none in reach\n", "{shown:?}");
+    assert!(answer.join().unwrap() > 0);
 }

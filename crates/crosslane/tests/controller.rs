@@ -2,10 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::program::controller::{CAR, Gateway, HOME, LISTEN, next_hop, report, role, runtime, unit};
-use crate::program::{can_drive, crosslane};
+use crate::program::{can_drive, crosslane, squat};
 use crosslane::clock::Clock;
 use crosslane::controller::admission::BURST_EACH;
 use crosslane::controller::status::{Refused, Status};
@@ -339,4 +341,44 @@ fn a_unit_unlike_the_configuration_is_refused_with_the_difference() {
     let key = gateway.inside(|| runtime().block_on(async { down(&mut Link::start(other)).await }));
     assert!(key.contains("compare `controller_key`"), "{key}");
     assert_eq!(gateway.status().unwrap().refused.contradicting, 2);
+}
+
+#[test]
+fn a_controller_works_while_another_user_s_program_has_the_name_of_its_socket() {
+    if !can_drive() {
+        return;
+    }
+    let gateway = Gateway::new();
+    let squatter = squat(&gateway.namespace, "crosslane-controller");
+    let controller = gateway.start();
+    assert!(gateway.events().contains("a program of another user listens at @crosslane-controller"));
+    drop(squatter);
+    gateway.await_status("the name is free", |_| true);
+    controller.end();
+}
+
+#[test]
+fn a_controller_answers_again_after_it_had_no_descriptor_for_a_connection() {
+    if !can_drive() {
+        return;
+    }
+    let gateway = Gateway::new();
+    let controller = gateway.start();
+    gateway.await_status("it answers", |_| true);
+    let limit = |soft: &str| {
+        let pid = controller.child.id().to_string();
+        let done = std::process::Command::new("prlimit").args(["--pid", &pid, &format!("--nofile={soft}:")]).status();
+        assert!(done.unwrap().success());
+    };
+    limit("3");
+    let waits = gateway.inside(|| {
+        let name = SocketAddr::from_abstract_name("crosslane-controller").unwrap();
+        let stream = UnixStream::connect_addr(&name).unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        stream
+    });
+    limit("1024");
+    assert!(gateway.status().is_some(), "it has descriptors again");
+    drop(waits);
+    controller.end();
 }

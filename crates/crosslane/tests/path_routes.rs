@@ -207,3 +207,19 @@ fn rules_follow_addresses_and_links_and_are_set_again_if_another_program_removes
     drop(agent.end());
     assert_eq!(remaining(vehicle), 0);
 }
+
+#[test]
+fn an_agent_takes_over_when_the_one_that_set_rules_has_ended() {
+    if !can_drive() {
+        return;
+    }
+    let (testbed, _emulator) = without_rules();
+    let vehicle = &testbed.vehicle;
+    let former = Agent::start(vehicle, &configuration(true));
+    await_path(vehicle, vehicle_address(1), "nr");
+    let next = Agent::start(vehicle, &configuration(true));
+    drop(former.end());
+    await_path(vehicle, vehicle_address(1), "nr");
+    drop(next.end());
+    assert_eq!(remaining(vehicle), 0);
+}

@@ -18,7 +18,10 @@ use crate::netlink::path_routes::RoutedPath;
 /// Maximum number of addresses stored per interface.
 const MAX_ADDRESSES: usize = 32;
 
-/// State of the interfaces that the configuration names.
+/// Maximum number of interfaces whose state is stored; further ones are stored only if they belong to a path.
+const MAX_INTERFACES: usize = 4096;
+
+/// State of the interfaces: any may get a name that the configuration has, with the addresses that it has.
 pub struct Interfaces {
     wanted: Vec<Wanted>,
     present: BTreeMap<u32, Interface>,
@@ -63,12 +66,13 @@ impl Interfaces {
 
     /// The engine's inputs for a notice.
     pub fn notice(&mut self, notice: &Notice) -> Vec<Input> {
-        let Some(path) = self.update(notice) else { return Vec::new() };
-        match notice {
+        let paths = self.update(notice).into_iter().flatten();
+        let inputs = paths.flat_map(|path| match notice {
             Notice::Link(_) if self.wanted[usize::from(path.0)].is_created => Vec::new(),
             Notice::Link(_) => Vec::from([self.address(path), self.link(path)]),
             Notice::Address(_) => Vec::from([self.address(path)]),
-        }
+        });
+        inputs.collect()
     }
 
     /// The engine's inputs after notices were lost: what `present` lacks is gone.
@@ -145,30 +149,31 @@ impl Interfaces {
         interface.addresses.iter().filter(is_usable)
     }
 
-    /// Applies a notice; returns the path of its interface.
-    fn update(&mut self, notice: &Notice) -> Option<PathId> {
+    /// Applies a notice; returns the path that its interface had under another name, and the one that it has.
+    fn update(&mut self, notice: &Notice) -> [Option<PathId>; 2] {
         match notice {
             Notice::Link(link) => {
-                let place = self.wanted.iter().position(|wanted| wanted.name == link.name)?;
-                let path = PathId(place as u8);
-                self.wanted[place].is_created &= !link.up;
-                if link.present {
-                    let interface = self.present.entry(link.if_index).or_default();
-                    (interface.path, interface.up) = (Some(path), link.up);
-                } else {
+                let place = self.wanted.iter().position(|wanted| wanted.name == link.name);
+                place.into_iter().for_each(|place| self.wanted[place].is_created &= !link.up);
+                let path = place.map(|place| PathId(place as u8));
+                let mut former = self.present.get(&link.if_index).and_then(|interface| interface.path);
+                if !link.present {
                     self.present.remove(&link.if_index);
+                } else if path.or(former).is_some() || self.present.len() < MAX_INTERFACES {
+                    let interface = self.present.entry(link.if_index).or_default();
+                    (interface.path, interface.up) = (path, link.up);
                 }
-                Some(path)
+                [former.take_if(|former| Some(*former) != path), path]
             }
             Notice::Address(event) => {
-                let interface = self.present.get_mut(&event.if_index)?;
+                let Some(interface) = self.present.get_mut(&event.if_index) else { return [None; 2] };
                 let known = interface.addresses.contains(&event.address);
                 if event.usable && !known && interface.addresses.len() < MAX_ADDRESSES {
                     interface.addresses.push(event.address);
                 } else if !event.usable {
                     interface.addresses.retain(|address| *address != event.address);
                 }
-                interface.path
+                [None, interface.path]
             }
         }
     }
@@ -297,6 +302,24 @@ mod tests {
         assert_eq!(former([10, 0, 0, 1], 1), [], "in use");
         assert_eq!(former([10, 0, 0, 2], 1), [], "of the interface, but not the path's");
         assert_eq!(former([10, 77, 0, 2], 0), [], "of another interface");
+    }
+
+    #[test]
+    fn a_path_follows_the_name_of_its_interface() {
+        let mut interfaces = interfaces();
+        [link(1, "lte", true), address(1, 1)].iter().for_each(|notice| drop(interfaces.notice(notice)));
+        let ours = |last| Some(Some(IpAddr::from([10, 0, 0, last])));
+        let down = Input::Sample(Sample { path: PathId(0), kind: SampleKind::Link { up: false } });
+        let renamed = interfaces.notice(&link(1, "other", true));
+        assert_eq!((last_address(&renamed, 0), renamed.contains(&down)), (Some(None), true));
+        assert_eq!(last_address(&interfaces.notice(&link(1, "wlan", true)), 1), ours(1), "it keeps its address");
+        // Another interface takes the name, while the former one has it no more, and after that one is gone.
+        interfaces.notice(&link(7, "wwan0", false));
+        assert_eq!(interfaces.notice(&address(7, 2)), []);
+        assert_eq!(last_address(&interfaces.notice(&link(7, "lte", true)), 0), ours(2));
+        let gone = LinkEvent { if_index: 1, name: "third".into(), up: false, present: false };
+        assert_eq!(last_address(&interfaces.notice(&Notice::Link(gone)), 1), Some(None));
+        assert_eq!((interfaces.index(PathId(0)), interfaces.index(PathId(1))), (Some(7), None));
     }
 
     #[test]

@@ -122,7 +122,7 @@ pub fn run(file: &Path) -> Result<()> {
 }
 
 /// The result of a future; pends forever without one.
-async fn or_pending<F: Future>(future: Option<F>) -> F::Output {
+pub(crate) async fn or_pending<F: Future>(future: Option<F>) -> F::Output {
     match future {
         Some(future) => future.await,
         None => std::future::pending().await,

@@ -196,6 +196,7 @@ impl Driver {
         self.check_unit();
         self.observe_handshakes();
         self.check_first_path();
+        self.check_other_agent();
         if self.file.is_none() || self.mptcp.is_none() || self.config.paths.is_empty() {
             return;
         }
@@ -209,7 +210,6 @@ impl Driver {
             _ => {}
         }
         self.check_endpoints();
-        self.check_other_agent();
     }
 
     /// Starts the tunnel again if another program has removed its interface.
@@ -225,13 +225,19 @@ impl Driver {
         }
     }
 
-    /// Notes a second agent in this network namespace: both would manage its connections.
+    /// Notes a second agent in this network namespace: both would manage its connections. Begins to set rules and routes
+    /// once no other agent does.
     fn check_other_agent(&mut self) {
         let now = self.clock.now();
-        if now < self.other_agent.due {
+        if self.file.is_none() || (now < self.other_agent.due && self.path_routes.is_some()) {
             return;
         }
         let other = running_agent::other();
+        if other.is_none() && self.path_routes.is_none() {
+            self.journal.note("no other agent sets rules and routes of paths now, so this one does");
+            self.start_path_routes().unwrap_or_else(|fault| self.journal.fault(&fault));
+        }
+        let other = other.filter(|_| self.mptcp.is_some() && !self.config.paths.is_empty());
         if let Some(pid) = other.filter(|_| self.other_agent.pid != other) {
             self.journal.note(&second_agent(pid));
         }

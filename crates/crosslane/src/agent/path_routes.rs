@@ -104,8 +104,10 @@ impl Driver {
             return Ok(());
         }
         if let Some(pid) = running_agent::other() {
-            let note =
-                format!("the agent {pid} of this network namespace sets rules and routes of paths, this one none");
+            let note = format!(
+                "the agent {pid} of this network namespace sets rules and routes of paths, this one none until that one \
+                 ends"
+            );
             self.journal.note(&note);
             return Ok(());
         }

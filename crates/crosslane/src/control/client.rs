@@ -16,7 +16,7 @@ use super::protocol::{
     Inbox, READ_BYTES, Reply, UNITS, address, flush, tunnel_name, write_demand, write_tunnel_request,
 };
 use super::status::{Status, Tunnels, UnitStatus};
-use super::trust::{Groups, trust};
+use super::trust::{self, Listeners};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::tunnel::config::interface;
@@ -136,7 +136,8 @@ enum TunnelAnswer {
 /// roadside units.
 pub fn default_name() -> String {
     let tunnel = interface();
-    let has = |name: &str| connect(&tunnel_name(name)).is_ok();
+    let mut listeners = Listeners::default();
+    let mut has = |name: &str| listeners.user(&tunnel_name(name)).is_some();
     if !has(&tunnel) && has(UNITS) { UNITS.into() } else { tunnel }
 }
 
@@ -169,9 +170,9 @@ pub fn query<T: DeserializeOwned>(name: &str, attempt: &str, remedy: &str, reque
         _ => Error::usage(attempt, cause, remedy),
     })?;
     // An abstract name is free to every program of the namespace.
-    trust(&stream, Groups::default()).map_err(|user| {
+    trust::believe(&stream).map_err(|user| {
         let cause = format!("{user} runs it, or another program at its address");
-        Error::usage(attempt, cause, "run this command as that user")
+        Error::usage(attempt, cause, "run this command as root or as that user")
     })?;
     exchange(&stream, attempt, request)
 }

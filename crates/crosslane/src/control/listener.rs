@@ -22,11 +22,11 @@ pub(super) struct Listener {
 
 impl Listener {
     /// The next connection that waits.
-    pub(super) fn accept(&self, context: &mut Context<'_>) -> Option<UnixStream> {
-        match self.socket.poll_accept(context) {
-            Poll::Ready(Ok((stream, _))) => Some(stream),
-            _ => None,
-        }
+    ///
+    /// # Errors
+    /// The system's, as for lack of a descriptor: the connection still waits, and nothing wakes the caller for it.
+    pub(super) fn poll_accept(&self, context: &mut Context<'_>) -> Poll<io::Result<UnixStream>> {
+        self.socket.poll_accept(context).map_ok(|(stream, _)| stream)
     }
 }
 

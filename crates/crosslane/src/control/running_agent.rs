@@ -10,7 +10,7 @@ use nix::unistd::{Uid, User, geteuid};
 use super::client::{NO_AGENT, connect, exchange};
 use super::protocol::{AGENTS, AgentRequest, write_agent_request};
 use super::report::{AgentStatus, ConnectionReport, Done, Explanation, Report};
-use super::trust::user;
+use super::trust::Listeners;
 use crate::error::{Error, Result};
 
 const ATTEMPT: &str = "asking the agent";
@@ -28,7 +28,9 @@ impl RunningAgent {
     /// # Errors
     /// There is none (exit code 3), or more than one.
     pub fn find(pid: Option<u32>) -> Result<RunningAgent> {
-        let users: BTreeMap<u32, u32> = all().into_iter().filter_map(|pid| Some((pid, user_of(pid)?))).collect();
+        let mut listeners = Listeners::default();
+        let user_of = |pid: u32| Some((pid, listeners.user(&name(pid))?));
+        let users: BTreeMap<u32, u32> = all().into_iter().filter_map(user_of).collect();
         choose(pid, &users, geteuid().as_raw()).map(|pid| RunningAgent { pid, name: name(pid) })
     }
 
@@ -109,22 +111,19 @@ impl RunningAgent {
 
 /// Process ids of all agents of this network namespace.
 pub fn all() -> Vec<u32> {
-    listening(&fs::read_to_string("/proc/net/unix").unwrap_or_default())
+    listening(&fs::read_to_string("/proc/thread-self/net/unix").unwrap_or_default())
 }
 
 /// Another agent than this process in this network namespace, of root or of this user.
 pub fn other() -> Option<u32> {
     let users = [0, geteuid().as_raw()];
-    let is_trusted = |pid: &u32| user_of(*pid).is_some_and(|user| users.contains(&user));
-    all().into_iter().filter(|pid| *pid != std::process::id()).find(is_trusted)
+    let mut listeners = Listeners::default();
+    let mut is_trusted = |pid: &u32| listeners.user(&name(*pid)).is_some_and(|user| users.contains(&user));
+    all().into_iter().find(|pid| *pid != std::process::id() && is_trusted(pid))
 }
 
 fn name(pid: u32) -> String {
     format!("{AGENTS}{pid}")
-}
-
-fn user_of(pid: u32) -> Option<u32> {
-    user(&connect(&name(pid)).ok()?)
 }
 
 /// The process ids in the names of agents' sockets, in a list as of `/proc/net/unix` (proc_pid_net(5)).

@@ -236,7 +236,12 @@ impl Server {
     fn accept(&mut self, context: &mut Context<'_>, update: &mut Update) -> bool {
         let mut accepted = false;
         for _ in 0..MAX_CLIENTS {
-            let Some(stream) = self.listeners.iter().find_map(|listener| listener.accept(context)) else { break };
+            // After an error the loop polls again within a second.
+            let next = |listener: &Listener| match listener.poll_accept(context) {
+                Poll::Ready(Ok(stream)) => Some(stream),
+                _ => None,
+            };
+            let Some(stream) = self.listeners.iter().find_map(next) else { break };
             accepted = true;
             update.faults.extend(self.admit_client(stream).err());
         }

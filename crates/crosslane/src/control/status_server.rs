@@ -3,7 +3,6 @@
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -11,14 +10,17 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::listener::{Listener, listen};
 use super::protocol::{MAX_CLIENTS, MAX_LINE_BYTES, Reply, line};
-use super::trust::{Groups, trust};
+use super::trust::{Groups, Listeners, is_owner, trust};
 
 /// Longest time for a client's request, and for it to read the answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Pause after a connection that could not be accepted, as for lack of a descriptor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Listens, and passes requests to the program's loop.
 pub struct StatusServer {
@@ -61,10 +63,18 @@ impl Drop for StatusServer {
     }
 }
 
+/// Whether a program of root or of this user listens at a name, not one of another user.
+pub fn is_ours(name: &str) -> bool {
+    Listeners::default().user(name).is_some_and(is_owner)
+}
+
 async fn accept(listener: Listener, requests: mpsc::Sender<StatusRequest>) {
     let places = Arc::new(Semaphore::new(MAX_CLIENTS));
     loop {
-        let stream = poll_fn(|context| listener.accept(context).map_or(Poll::Pending, Poll::Ready)).await;
+        let Ok(stream) = poll_fn(|context| listener.poll_accept(context)).await else {
+            sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
         if let Ok(place) = places.clone().try_acquire_owned() {
             let requests = requests.clone();
             tokio::spawn(async move {

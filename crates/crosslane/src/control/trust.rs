@@ -1,11 +1,16 @@
 //! Access control of the control socket: root and the agent's own user, and a group that the
 //! configuration names. The kernel reports the peer's credentials.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::geteuid;
+use socket2::{Domain, Socket, Type};
+
+use super::protocol::address;
+use crate::netlink::unix;
 
 /// Maximum number of a client's groups that are checked.
 const MAX_GROUPS: usize = 1024;
@@ -30,8 +35,31 @@ pub struct Groups {
     pub viewers: Option<u32>,
 }
 
+/// Tells whose program listens at a name, and waits for none of them.
+#[derive(Default)]
+pub struct Listeners {
+    /// What the kernel lists, once a queue was full.
+    listed: Option<BTreeMap<Vec<u8>, u32>>,
+}
+
+impl Listeners {
+    /// The user of the program that listens at an abstract name; `None`: none does, or its queue is full and the kernel
+    /// does not tell whose it is.
+    pub fn user(&mut self, name: &str) -> Option<u32> {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None).ok()?;
+        match socket.connect(&address(name).ok()?) {
+            Ok(()) => user(&socket),
+            Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => {
+                let listed = self.listed.get_or_insert_with(|| unix::listeners().unwrap_or_default());
+                listed.get(name.strip_prefix('@')?.as_bytes()).copied()
+            }
+            Err(_) => None,
+        }
+    }
+}
+
 /// The user of the peer.
-pub(super) fn user(peer: &impl AsFd) -> Option<u32> {
+fn user(peer: &impl AsFd) -> Option<u32> {
     getsockopt(peer, sockopt::PeerCredentials).ok().map(|credentials| credentials.uid())
 }
 
@@ -50,8 +78,21 @@ pub(super) fn trust(peer: &impl AsFd, groups: Groups) -> Result<Trust, String> {
     }
 }
 
+/// Whether a client believes the server: root's or its own user's, and root any, since an agent may run as a user of its
+/// service.
+///
+/// # Errors
+/// It does not: who it is.
+pub(super) fn believe(server: &impl AsFd) -> Result<(), String> {
+    match user(server) {
+        Some(user) if is_owner(user) || geteuid().is_root() => Ok(()),
+        Some(user) => Err(format!("user {user}")),
+        None => Err("another user".into()),
+    }
+}
+
 /// Root may use any agent, other users their own.
-fn is_owner(user: u32) -> bool {
+pub(super) fn is_owner(user: u32) -> bool {
     user == 0 || user == geteuid().as_raw()
 }
 

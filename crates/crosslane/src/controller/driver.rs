@@ -1,6 +1,7 @@
 //! Connects the engine with the peers, the redirector and the journal.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -264,6 +265,12 @@ impl Driver {
             }
         };
         self.journal.write_event(event, fields);
+    }
+
+    /// A note to the user.
+    pub(super) fn note(&mut self, sentence: &str) {
+        self.journal.note(sentence);
+        let _ = writeln!(std::io::stderr(), "crosslane: {sentence}");
     }
 
     pub(super) fn check(&mut self) {

@@ -1,6 +1,7 @@
 //! `crosslane controller`: leads the home addresses of vehicles to the roadside units that serve them
 //! (`docs/reference/controller.md`). The decisions are in `core/roadside/controller.rs`.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,9 +10,9 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
-use crate::agent::ready;
+use crate::agent::{or_pending, ready};
 use crate::clock::Clock;
-use crate::control::status_server::{StatusRequest, StatusServer};
+use crate::control::status_server::{StatusRequest, StatusServer, is_ours};
 use crate::error::{Error, Result};
 
 pub mod admission;
@@ -26,6 +27,10 @@ use driver::Driver;
 const CHECK_PERIOD: Duration = Duration::from_secs(1);
 /// Open files: a connection of each unit and vehicle, and others.
 const MAX_FILES: u64 = 16_384;
+
+/// What it means that a program of another user has the name of the control socket.
+const NAME_TAKEN: &str = "a program of another user listens at @crosslane-controller; the controller works without \
+                          `crosslane controller status` until it ends";
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -81,16 +86,19 @@ fn control(file: &Path) -> Result<()> {
             hangup: signal(SignalKind::hangup()).map_err(starting)?,
         };
         // Before any route is touched: units follow one controller.
-        let mut control = StatusServer::listen(status::SOCKET).map_err(|cause| second_controller(&cause))?;
+        let control = listen()?;
         let mut driver = Driver::new(config, key, Clock::start())?;
+        if control.is_none() {
+            driver.note(NAME_TAKEN);
+        }
         ready::notify(ready::READY);
-        serve(file, &mut driver, &mut control, &mut signals).await;
+        serve(file, &mut driver, control, &mut signals).await;
         driver.finish();
         Ok(())
     })
 }
 
-async fn serve(file: &Path, driver: &mut Driver, control: &mut StatusServer, signals: &mut Signals) {
+async fn serve(file: &Path, driver: &mut Driver, mut control: Option<StatusServer>, signals: &mut Signals) {
     let mut watchdog = ready::watchdog();
     let mut checks = interval(CHECK_PERIOD);
     checks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -106,34 +114,39 @@ async fn serve(file: &Path, driver: &mut Driver, control: &mut StatusServer, sig
             _ = signals.terminate.recv() => break,
             _ = signals.interrupt.recv() => break,
             _ = signals.hangup.recv() => driver.read_again(file),
-            () = tick(watchdog.as_mut()) => ready::notify(ready::ALIVE),
+            _ = or_pending(watchdog.as_mut().map(Interval::tick)) => ready::notify(ready::ALIVE),
             outcome = driver.redirector.next() => driver.redirected(outcome),
             () = sleep(wait.unwrap_or(Duration::MAX)), if wait.is_some() => {}
-            _ = checks.tick() => driver.check(),
+            _ = checks.tick() => {
+                driver.check();
+                if control.is_none() {
+                    control = StatusServer::listen(status::SOCKET).ok();
+                    control.iter().for_each(|_| driver.note("`crosslane controller status` works now"));
+                }
+            }
             () = driver.server.next(&mut driver.arrived) => driver.receive(),
-            asked = control.next() => request = Some(asked),
+            asked = or_pending(control.as_mut().map(StatusServer::next)) => request = Some(asked),
         }
     }
 }
 
-async fn tick(watchdog: Option<&mut Interval>) {
-    match watchdog {
-        Some(watchdog) => drop(watchdog.tick().await),
-        None => std::future::pending().await,
-    }
-}
-
+/// Listens for requests of the status; `None`: a program of another user has the name.
+///
+/// # Errors
 /// Another controller runs in this network namespace, and names itself.
-fn second_controller(cause: &std::io::Error) -> Error {
+fn listen() -> Result<Option<StatusServer>> {
     let attempt = "starting the controller";
-    if cause.kind() != std::io::ErrorKind::AddrInUse {
-        return Error::failure(attempt, cause);
+    match StatusServer::listen(status::SOCKET) {
+        Ok(control) => return Ok(Some(control)),
+        Err(cause) if cause.kind() != io::ErrorKind::AddrInUse => return Err(Error::failure(attempt, cause)),
+        Err(_) if !is_ours(status::SOCKET) => return Ok(None),
+        Err(_) => {}
     }
     let first = match status::query_controller() {
         Ok(first) => format!("units follow the one that runs here and listens on {}", first.listen),
         Err(_) => "another program has the name of its control socket".into(),
     };
-    Error::usage(attempt, first, "end that one first, or start this one in another network namespace")
+    Err(Error::usage(attempt, first, "end that one first, or start this one in another network namespace"))
 }
 
 /// Each connection is a file. A lower limit of the system admits fewer peers.

@@ -7,6 +7,7 @@
 //! | [`requests`] | generic netlink `mptcp_pm`, every request and event as it is | `crosslane mptcp` |
 //! | [`diag`] | `sock_diag` with `tcp_info` and MPTCP's own | status of subflows; resync after an overrun |
 //! | [`udp`] | `sock_diag` | owner of the socket that sent a datagram |
+//! | [`unix`] | `sock_diag` | who listens at an abstract name |
 //! | [`wireless`] | generic netlink `nl80211` | signal, rates and failures of Wi-Fi and 802.11p |
 //! | [`nftables`] | `nf_tables` | whether a firewall drops what an agent sends |
 //! | [`links`] | rtnetlink | changes of interfaces and addresses |
@@ -42,6 +43,7 @@ mod socket;
 mod subscription;
 mod tcp_info;
 pub mod udp;
+pub mod unix;
 pub mod wireless;
 
 pub use lookup::interface_towards;

@@ -14,6 +14,22 @@ pub mod units;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use crosslane::testbed::Namespace;
+use socket2::{Domain, SockAddr, Socket, Type};
+
+/// Listens at an abstract name of a namespace as another user, with room for one connection that is not accepted.
+pub fn squat(namespace: &Namespace, name: &str) -> Socket {
+    let bind = || {
+        // SAFETY: the system call accesses no memory, and affects this thread only.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) }, 0);
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        socket.bind(&SockAddr::unix(format!("\0{name}")).unwrap()).unwrap();
+        socket.listen(0).unwrap();
+        socket
+    };
+    namespace.enter(bind).unwrap()
+}
+
 /// Path of the program.
 pub const CROSSLANE: &str = env!("CARGO_BIN_EXE_crosslane");
 

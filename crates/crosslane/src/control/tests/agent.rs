@@ -6,14 +6,17 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::thread;
 use std::time::Duration;
 
+use socket2::{Domain, Socket, Type};
+
 use super::super::client::{connect, exchange};
-use super::super::protocol::{AGENTS, AgentRequest, MAX_LINE_BYTES, write_agent_request};
+use super::super::protocol::{AGENTS, AgentRequest, MAX_LINE_BYTES, address, write_agent_request};
 use super::super::report::{ConnectionPage, ConnectionReport, Done, Report, TokenName};
-use super::super::running_agent::RunningAgent;
+use super::super::running_agent::{self, RunningAgent};
 use super::super::server::{Groups, Server};
 use super::tunnel::as_other_user;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::testbed::Namespace;
 
 fn page(from: u32) -> ConnectionPage {
     let connection = |token| ConnectionReport {
@@ -237,4 +240,35 @@ fn an_agent_that_goes_within_its_answer_is_reported_in_a_sentence() {
     assert_eq!(sentence, format!("while asking: it closed the connection within its answer; {check}"));
     let sentence = of_an_agent_that_answers("other", b"{\"status\": {\"version\": 7}}\n");
     assert_eq!(sentence, format!("while asking: it closed the connection; {check}"));
+}
+
+/// Listens at an agent's name and accepts nothing, with a full queue.
+fn full(pid: u32) -> [Socket; 2] {
+    let address = address(&format!("{AGENTS}{pid}")).unwrap();
+    let socket = || Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None).unwrap();
+    let (listener, client) = (socket(), socket());
+    listener.bind(&address).unwrap();
+    listener.listen(0).unwrap();
+    client.connect(&address).unwrap();
+    [listener, client]
+}
+
+#[test]
+fn names_of_other_users_hold_up_nothing_and_a_busy_agent_is_found() {
+    // Abstract names belong to the network namespace.
+    let Ok(namespace) = Namespace::new() else { return eprintln!("not run: only root can make a namespace") };
+    let look = || {
+        let Some(squatters) = as_other_user(|| [900_001, 900_002, 900_003].map(full)) else { return };
+        let began = Clock::start();
+        assert_eq!(running_agent::other(), None);
+        let took_s = began.now().as_secs_f64();
+        assert!(took_s < 1.0, "{took_s} s");
+        let busy = full(900_004);
+        assert_eq!(running_agent::other(), Some(900_004));
+        assert!(RunningAgent::find(None).is_ok());
+        let took_s = began.now().as_secs_f64();
+        assert!(took_s < 1.0, "{took_s} s");
+        drop((squatters, busy));
+    };
+    namespace.enter(look).unwrap();
 }

@@ -104,7 +104,11 @@ fn rejection(stream: &UnixStream) -> String {
 
 /// Runs `work` on a separate thread as another user; `None` if we are not root.
 pub(super) fn as_other_user<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let user = i64::from(UNPRIVILEGED);
+    as_user(UNPRIVILEGED, work)
+}
+
+fn as_user<T: Send + 'static>(user: u32, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let user = i64::from(user);
     let change_user = move || {
         // SAFETY: the system call accesses no memory, and affects this thread only.
         let failed = unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) } != 0;
@@ -262,16 +266,22 @@ fn a_user_of_the_group_may_read_and_not_change() {
 }
 
 #[test]
-fn a_process_of_another_user_at_the_agents_address_is_not_trusted() {
+fn root_may_ask_every_user_s_agent_and_a_user_only_root_s_and_its_own() {
     let name = named("imposter");
     let of = name.clone();
-    let imposter = as_other_user(move || UnixListener::bind_addr(&address(&of)).unwrap());
-    if imposter.is_some() {
-        let error = query_tunnel(&name, None).unwrap_err().to_string();
-        assert!(
-            error.ends_with("user 65534 runs it, or another program at its address; run this command as that user")
-        );
-    }
+    let Some(listener) = as_other_user(move || UnixListener::bind_addr(&address(&of)).unwrap()) else { return };
+    let of = name.clone();
+    let error = as_user(UNPRIVILEGED - 1, move || query_tunnel(&of, None)).unwrap().unwrap_err().to_string();
+    let end = "user 65534 runs it, or another program at its address; run this command as root or as that user";
+    assert!(error.ends_with(end), "{error}");
+    let agent = thread::spawn(move || {
+        drop(listener.accept().unwrap());
+        let mut stream = listener.accept().unwrap().0;
+        BufReader::new(&stream).read_line(&mut String::new()).unwrap();
+        stream.write_all(b"{\"units\": []}\n").unwrap();
+    });
+    assert_eq!(query_tunnel(&name, None).unwrap(), Tunnels { tunnel: None, units: vec![] });
+    agent.join().unwrap();
 }
 
 #[test]
