@@ -1,7 +1,8 @@
-//! Standard output, tables on it, and files.
+//! Standard output, tables on it, messages on standard error, and files.
 
+use std::fmt::Display;
 use std::fs::File;
-use std::io::{ErrorKind, Write, stdout};
+use std::io::{ErrorKind, Write, stderr, stdout};
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -24,6 +25,11 @@ pub fn print_more(attempt: &str, text: impl AsRef<[u8]>) -> Result<bool> {
         Err(cause) => Err(Error::failure(attempt, cause)),
         Ok(()) => Ok(true),
     }
+}
+
+/// Prints a sentence for the user on standard error. What cannot be written (a full disk, a closed pipe) is lost.
+pub fn message(sentence: impl Display) {
+    drop(stderr().write_all(format!("crosslane: {sentence}\n").as_bytes()));
 }
 
 /// Waits this long; true, at once, if nothing reads our output any more (`| head`).

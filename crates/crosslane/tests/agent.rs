@@ -1,13 +1,13 @@
 //! The agent on a vehicle with two radios: its effect on real connections when the
 //! signal or an interface changes and when unknown senders send samples.
 
-use std::fs;
+use std::fs::{self, File};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::program::agent::Agent;
+use crate::program::agent::{Agent, command};
 use crate::program::can_drive;
 use crate::program::links::{self, exchange, two_links};
 use crosslane::clock::Clock;
@@ -314,6 +314,24 @@ fn a_full_disk_is_reported_once_and_affects_no_connection() {
     let expected = "crosslane: while writing events to /dev/full: No space left on device (os error 28); the agent \
                     continues without them\n";
     assert_eq!(agent.end().1, expected);
+}
+
+#[test]
+fn a_message_that_cannot_be_written_costs_nothing_else() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let full = Path::new("/dev/full");
+    let agent = Agent::spawn(&world.testbed.vehicle, TempDir::new().unwrap(), |workdir, ready| {
+        let mut command = command(workdir, CONFIGURATION, full, ready);
+        command.stderr(File::options().write(true).open(full).unwrap());
+        command
+    });
+    let (client, server) = world.connect();
+    world.send_cams_until(STRONG_DBM, active);
+    exchange(&client, &server);
+    agent.end();
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::control::status::{Status, path_name};
 use crate::memory::resident_mb;
 use crate::netlink::CommandError;
+use crate::output;
 use crate::run_folder::events;
 use crate::tunnel::endpoint::{Change, Counts};
 use crate::version;
@@ -217,16 +218,16 @@ impl Journal {
         match self.to.write(self.clock.now(), text) {
             Some(Ok(())) => {
                 if std::mem::take(&mut self.broken) {
-                    eprintln!("crosslane: events are written to {} again", self.name);
+                    output::message(format_args!("events are written to {} again", self.name));
                 }
                 true
             }
             Some(Err(cause)) => {
                 if !std::mem::replace(&mut self.broken, true) {
                     let (name, source) = (&self.name, self.source);
-                    eprintln!(
-                        "crosslane: while writing events to {name}: {cause}; the {source} continues without them"
-                    );
+                    output::message(format_args!(
+                        "while writing events to {name}: {cause}; the {source} continues without them"
+                    ));
                 }
                 false
             }
