@@ -32,7 +32,7 @@ use crate::tunnel::security::{PrivateKey, PublicKey};
 
 mod places;
 
-use places::{Places, Rejected};
+use places::{Places, Rejected, Reports};
 
 /// Options of the command.
 #[derive(clap::Args)]
@@ -81,6 +81,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         clock: Clock::start(),
         stop: &stop,
         places: Places::new(),
+        rejections: Mutex::default(),
+        failed_greetings: Mutex::default(),
         parts: Parts::new(&options.into),
         transfers: Mutex::default(),
         has_ended: AtomicBool::new(false),
@@ -121,6 +123,8 @@ struct Server<'a> {
     clock: Clock,
     stop: &'a AtomicBool,
     places: Places,
+    rejections: Mutex<Reports>,
+    failed_greetings: Mutex<Reports>,
     parts: Parts,
     /// The transfers in progress: where further connections of each go.
     transfers: Mutex<BTreeMap<Sender, mpsc::Sender<Joined>>>,
@@ -177,11 +181,14 @@ impl Server<'_> {
     }
 
     fn reject(&self, from: &SockAddr, why: &str) -> Option<Rejected<'_>> {
-        let (rejected, is_time) = self.places.reject(self.clock.now());
-        if is_time {
-            output::message(format_args!("{} is rejected: {why}", name(from)));
-        }
-        rejected
+        self.report_limited(&self.rejections, format!("{} is rejected: {why}", name(from)));
+        self.places.reject()
+    }
+
+    /// Any host can cause such a message.
+    fn report_limited(&self, reports: &Mutex<Reports>, sentence: String) {
+        let mut reports = reports.lock().unwrap_or_else(PoisonError::into_inner);
+        reports.admit(self.clock.now(), sentence).into_iter().for_each(output::message);
     }
 
     /// Begins the transfer of a connection, or passes it to the one that it belongs to.
@@ -192,7 +199,7 @@ impl Server<'_> {
         let (sender, joined) = match receiving::greet(socket, self.keys, self.clock, self.stop) {
             Ok(greeted) => greeted,
             Err(_) if self.stop.load(Ordering::Relaxed) => return,
-            Err(fault) => return output::message(format_args!("from {from}: {fault}")),
+            Err(fault) => return self.report_limited(&self.failed_greetings, format!("from {from}: {fault}")),
         };
         let mut transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
         let joined = match transfers.get(&sender) {
