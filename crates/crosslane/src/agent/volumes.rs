@@ -56,8 +56,11 @@ impl Volumes {
     /// `None` if no path has a volume. Counting begins at zero until the file is [loaded](Volumes::load).
     pub fn new(config: &Config) -> Option<Volumes> {
         let date = local_date();
-        let metered = limited(config)
-            .map(|(path, name, limits)| Metered { path, name: name.into(), meter: Meter::new(limits, None, date) });
+        let metered = limited(config).map(|(path, name, limits)| Metered {
+            path,
+            name: name.into(),
+            meter: Meter::new(limits, None, date),
+        });
         let metered: Vec<Metered> = metered.collect();
         (!metered.is_empty()).then(|| Volumes {
             file: config.service.volume_file.clone(),
@@ -85,8 +88,9 @@ impl Volumes {
             Err(Lack::Absent) => (State::new(boot_id), None),
             Err(Lack::Unreadable(cause)) => {
                 self.is_broken = true;
-                return Err(Error::failure(attempt, cause)
-                    .with_remedy("make it readable for the agent: until then it stays as it is, and counting begins at zero"));
+                return Err(Error::failure(attempt, cause).with_remedy(
+                    "make it readable for the agent: until then it stays as it is, and counting begins at zero",
+                ));
             }
             Err(Lack::Foreign(cause)) => {
                 let aside = match state::set_aside(&self.file) {
