@@ -23,6 +23,7 @@ pub mod error;
 pub mod http;
 pub mod import;
 mod interrupt;
+pub mod kernel_counters;
 mod keygen;
 mod memory;
 pub mod mptcp;
