@@ -9,8 +9,11 @@ use crosslane_sim::radio::cam;
 
 /// Reads one message in each format.
 pub fn run(bytes: &[u8]) {
-    let senders =
-        Senders { stations: BTreeMap::from([(1001, PathId(0))]), paths: BTreeMap::from([("lte".into(), PathId(1))]) };
+    let senders = Senders {
+        stations: BTreeMap::from([(1001, PathId(0))]),
+        paths: BTreeMap::from([("lte".into(), PathId(1))]),
+        has_units: false,
+    };
     match vanetza::read(bytes, &senders) {
         Ok(sample) => {
             let SampleKind::Signal(signal) = sample.kind else { panic!("{sample:?}") };

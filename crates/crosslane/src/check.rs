@@ -184,7 +184,7 @@ fn rewrite(file: &Path) -> Result<()> {
             _ => fault(cause),
         })?;
     }
-    replaced.iter().for_each(|sentence| eprintln!("crosslane: {}, {sentence}", file.display()));
+    replaced.iter().for_each(|sentence| output::message(format_args!("{}, {sentence}", file.display())));
     Ok(())
 }
 

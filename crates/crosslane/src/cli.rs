@@ -159,7 +159,7 @@ pub fn main(commit: Option<&str>) -> ExitCode {
 }
 
 fn failed(error: Error) -> ExitCode {
-    eprintln!("crosslane: {error}");
+    output::message(&error);
     ExitCode::from(error.exit_code())
 }
 

@@ -1,6 +1,8 @@
 //! The only part of Crosslane that touches the system: clock, kernel, sockets,
 //! files.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::expect_used))]
+// They panic where standard output or error cannot be written.
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod agent;
 pub mod arrow_file;
@@ -21,6 +23,7 @@ pub mod error;
 pub mod http;
 pub mod import;
 mod interrupt;
+pub mod kernel_counters;
 mod keygen;
 mod memory;
 pub mod mptcp;

@@ -1,14 +1,20 @@
-//! Standard output, tables on it, and files.
+//! Standard output, tables on it, messages on standard error, and files.
 
+use std::fmt::Display;
 use std::fs::File;
-use std::io::{ErrorKind, Write, stdout};
+use std::io::{self, ErrorKind, Write, stderr, stdout};
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd;
 
 use crate::error::{Error, Result};
+
+/// Longest wait for the reader of a full pipe.
+const READER_WAIT_MS: u16 = 10;
 
 /// Prints `text`; `attempt` names it in an error. A closed pipe (`| head`) is
 /// not an error.
@@ -24,6 +30,37 @@ pub fn print_more(attempt: &str, text: impl AsRef<[u8]>) -> Result<bool> {
         Err(cause) => Err(Error::failure(attempt, cause)),
         Ok(()) => Ok(true),
     }
+}
+
+/// Prints a sentence for the user on standard error. What cannot be written (a full disk, a pipe that
+/// is closed or not read) is lost.
+pub fn message(sentence: impl Display) {
+    drop(write_promptly(stderr(), format!("crosslane: {sentence}\n").as_bytes()));
+}
+
+/// Writes without waiting for a reader that does not read. The descriptor may be other programs' too, so it is not made
+/// non-blocking.
+///
+/// # Errors
+/// `WouldBlock`: nothing is written. Others: perhaps a part.
+pub fn write_promptly(to: impl AsFd, bytes: &[u8]) -> io::Result<()> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        // A pipe that is ready has space for so much.
+        let piece = &rest[..rest.len().min(libc::PIPE_BUF)];
+        let ready = poll(&mut [PollFd::new(to.as_fd(), PollFlags::POLLOUT)], PollTimeout::from(READER_WAIT_MS));
+        let written = ready.and_then(|ready| if ready == 0 { Ok(0) } else { unistd::write(&to, piece) });
+        match written {
+            Ok(0) => {
+                let kind = if rest.len() == bytes.len() { ErrorKind::WouldBlock } else { ErrorKind::TimedOut };
+                return Err(io::Error::new(kind, "its reader does not read"));
+            }
+            Ok(written) => rest = &rest[written..],
+            Err(Errno::EINTR) => {}
+            Err(cause) => return Err(cause.into()),
+        }
+    }
+    Ok(())
 }
 
 /// Waits this long; true, at once, if nothing reads our output any more (`| head`).

@@ -32,7 +32,7 @@ use crate::tunnel::security::{PrivateKey, PublicKey};
 
 mod places;
 
-use places::{Places, Rejected};
+use places::{Places, Rejected, Reports};
 
 /// Options of the command.
 #[derive(clap::Args)]
@@ -73,7 +73,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     listener.set_nonblocking(true).map_err(failed)?;
     let at = listener.local_addr().map_err(failed)?.as_socket().unwrap_or(options.listen);
     let stop = interrupt::listen()?;
-    eprintln!("crosslane: listening on {at}");
+    output::message(format_args!("listening on {at}"));
     ready::notify(ready::READY);
     let server = Server {
         options,
@@ -81,6 +81,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         clock: Clock::start(),
         stop: &stop,
         places: Places::new(),
+        rejections: Mutex::default(),
+        failed_greetings: Mutex::default(),
         parts: Parts::new(&options.into),
         transfers: Mutex::default(),
         has_ended: AtomicBool::new(false),
@@ -121,6 +123,8 @@ struct Server<'a> {
     clock: Clock,
     stop: &'a AtomicBool,
     places: Places,
+    rejections: Mutex<Reports>,
+    failed_greetings: Mutex<Reports>,
     parts: Parts,
     /// The transfers in progress: where further connections of each go.
     transfers: Mutex<BTreeMap<Sender, mpsc::Sender<Joined>>>,
@@ -144,7 +148,7 @@ impl Server<'_> {
                 Err(cause) if matches!(cause.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => continue,
                 Err(cause) => {
                     if !std::mem::replace(&mut failing, true) {
-                        eprintln!("crosslane: while accepting a sender: {cause}; connected senders continue");
+                        output::message(format_args!("while accepting a sender: {cause}; connected senders continue"));
                     }
                     std::thread::sleep(POLL_INTERVAL);
                     continue;
@@ -169,7 +173,7 @@ impl Server<'_> {
             };
             // Without a thread, the connection is closed.
             if let Err(cause) = started {
-                eprintln!("crosslane: while serving a sender: {cause}; connected senders continue");
+                output::message(format_args!("while serving a sender: {cause}; connected senders continue"));
                 std::thread::sleep(POLL_INTERVAL);
             }
         }
@@ -177,11 +181,14 @@ impl Server<'_> {
     }
 
     fn reject(&self, from: &SockAddr, why: &str) -> Option<Rejected<'_>> {
-        let (rejected, is_time) = self.places.reject(self.clock.now());
-        if is_time {
-            eprintln!("crosslane: {} is rejected: {why}", name(from));
-        }
-        rejected
+        self.report_limited(&self.rejections, format!("{} is rejected: {why}", name(from)));
+        self.places.reject()
+    }
+
+    /// Any host can cause such a message.
+    fn report_limited(&self, reports: &Mutex<Reports>, sentence: String) {
+        let mut reports = reports.lock().unwrap_or_else(PoisonError::into_inner);
+        reports.admit(self.clock.now(), sentence).into_iter().for_each(output::message);
     }
 
     /// Begins the transfer of a connection, or passes it to the one that it belongs to.
@@ -192,7 +199,7 @@ impl Server<'_> {
         let (sender, joined) = match receiving::greet(socket, self.keys, self.clock, self.stop) {
             Ok(greeted) => greeted,
             Err(_) if self.stop.load(Ordering::Relaxed) => return,
-            Err(fault) => return eprintln!("crosslane: from {from}: {fault}"),
+            Err(fault) => return self.report_limited(&self.failed_greetings, format!("from {from}: {fault}")),
         };
         let mut transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
         let joined = match transfers.get(&sender) {
@@ -218,13 +225,13 @@ impl Server<'_> {
     fn receive(&self, first: Joined, join: &mpsc::Receiver<Joined>, from: &str) {
         let mut folder = Folder::new(&self.parts, |notice| match notice {
             Notice::Resumed(name, text) => {
-                eprintln!("crosslane: while receiving {} from {from}: {text}", shown(&name));
+                output::message(format_args!("while receiving {} from {from}: {text}", shown(&name)));
             }
             Notice::Ended(kept) => self.report(from, &kept),
         });
         if let Err(fault) = receiving::receive(first, join, &mut folder, self.clock, self.stop) {
             self.failures.fetch_add(1, Ordering::Relaxed);
-            eprintln!("crosslane: from {from}: {fault}");
+            output::message(format_args!("from {from}: {fault}"));
         }
     }
 
@@ -246,12 +253,12 @@ impl Server<'_> {
             Some(why) => {
                 let remainder =
                     file.map_or_else(|| "nothing was kept".into(), |file| format!("the received part is in {file}"));
-                eprintln!("crosslane: while receiving {name} from {from}: {why}; {remainder}");
+                output::message(format_args!("while receiving {name} from {from}: {why}; {remainder}"));
                 return;
             }
         };
         if let Err(fault) = output::print("printing the result", line + "\n") {
-            eprintln!("crosslane: {fault}; the receiver continues");
+            output::message(format_args!("{fault}; the receiver continues"));
         }
     }
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::import;
+use crate::output;
 use crate::text_file;
 
 impl From<ScenarioError> for Error {
@@ -103,10 +104,10 @@ pub fn prepare_folder(
     // Without it, a comparison that is killed leaves no results of another scenario.
     let summary = folder.join("summary.json");
     if summary.exists() {
-        eprintln!(
-            "crosslane: {} has the records of an earlier comparison; those of the same runs are replaced",
+        output::message(format_args!(
+            "{} has the records of an earlier comparison; those of the same runs are replaced",
             folder.display()
-        );
+        ));
         fs::remove_file(summary).map_err(failed)?;
     }
     warn_of_other_runs(folder, recorded);
@@ -125,7 +126,7 @@ fn warn_of_other_runs(folder: &Path, recorded: &BTreeSet<PathBuf>) {
         1 => format!("{first} is the folder of a run"),
         count => format!("{first} and {} more are folders of runs", count - 1),
     };
-    eprintln!("crosslane: {which} that this comparison does not record; remove what you do not need");
+    output::message(format_args!("{which} that this comparison does not record; remove what you do not need"));
 }
 
 fn locate(scenario: &Path, reference: &FileRef, data: Option<&Path>) -> Result<PathBuf> {

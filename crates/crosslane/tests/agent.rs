@@ -1,13 +1,14 @@
 //! The agent on a vehicle with two radios: its effect on real connections when the
 //! signal or an interface changes and when unknown senders send samples.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{Read, pipe};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
-use std::thread::sleep;
+use std::thread::{sleep, spawn};
 use std::time::Duration;
 
-use crate::program::agent::Agent;
+use crate::program::agent::{Agent, command};
 use crate::program::can_drive;
 use crate::program::links::{self, exchange, two_links};
 use crosslane::clock::Clock;
@@ -21,6 +22,7 @@ use crosslane_core::demand::Object;
 use crosslane_core::mptcp::Subflow;
 use crosslane_core::mptcp::manager::MAX_CONNECTIONS;
 use crosslane_core::time::Instant;
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::Signal;
 use socket2::{Domain, Protocol, Socket, Type};
 use tempfile::TempDir;
@@ -314,6 +316,63 @@ fn a_full_disk_is_reported_once_and_affects_no_connection() {
     let expected = "crosslane: while writing events to /dev/full: No space left on device (os error 28); the agent \
                     continues without them\n";
     assert_eq!(agent.end().1, expected);
+}
+
+#[test]
+fn a_message_that_cannot_be_written_costs_nothing_else() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let full = Path::new("/dev/full");
+    let agent = Agent::spawn(&world.testbed.vehicle, TempDir::new().unwrap(), |workdir, ready| {
+        let mut command = command(workdir, CONFIGURATION, full, ready);
+        command.stderr(File::options().write(true).open(full).unwrap());
+        command
+    });
+    let (client, server) = world.connect();
+    world.send_cams_until(STRONG_DBM, active);
+    exchange(&client, &server);
+    agent.end();
+}
+
+#[test]
+fn an_agent_whose_events_are_not_read_goes_on_and_counts_those_that_are_lost() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let (mut reader, writer) = pipe().unwrap();
+    fcntl(&writer, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+    let mut agent = Agent::spawn(&world.testbed.vehicle, TempDir::new().unwrap(), |workdir, ready| {
+        let mut command = command(workdir, &CONFIGURATION.replace("events = \"EVENTS\"", ""), Path::new("none"), ready);
+        command.stdout(writer.try_clone().unwrap()).stderr(writer);
+        command
+    });
+    let (client, server) = world.connect();
+    // More events than the pipe has space for.
+    for _ in 0..4 {
+        world.send_cams_until(STRONG_DBM, active);
+        world.send_cams_until(WEAK_DBM, |subflows| !active(subflows));
+    }
+    exchange(&client, &server);
+    let reading = spawn(move || {
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        text
+    });
+    // The pause after a lost line.
+    sleep(Duration::from_millis(1100));
+    world.send_cams_until(STRONG_DBM, active);
+    agent.signal(Signal::SIGTERM);
+    assert_eq!(agent.child.wait().unwrap().code(), Some(0));
+    let text = reading.join().unwrap();
+    let events = text.lines().filter(|line| !line.starts_with("crosslane: "));
+    let events: Vec<serde_json::Value> = events.map(|line| serde_json::from_str(line).unwrap()).collect();
+    let is_count =
+        |event: &serde_json::Value| event["event"] == "suppressed" && event["rule"] == "decision threshold.enter";
+    assert!(events.iter().any(is_count), "{text}");
+    assert_eq!(events.last().unwrap()["event"], "end", "{text}");
 }
 
 #[test]

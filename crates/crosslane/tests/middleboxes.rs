@@ -11,6 +11,7 @@ use crate::program::agent::Agent;
 use crate::program::links::{self, exchange, links_through};
 use crate::program::{CROSSLANE, ProgramOutput, can_drive};
 use crosslane::control::report::{AgentStatus, Explanation};
+use crosslane::kernel_counters;
 use crosslane::netlink::diag::Diag;
 use crosslane::netlink::endpoints::Limits;
 use crosslane::netlink::{PathManager, select_path_manager};
@@ -107,10 +108,7 @@ impl World {
     fn counter(&self, name: &str) -> u64 {
         let read = || fs::read_to_string("/proc/thread-self/net/netstat").unwrap();
         let table = self.testbed.vehicle.enter(read).unwrap();
-        let mut lines = table.lines().filter_map(|line| line.strip_prefix("MPTcpExt: "));
-        let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
-        let place = names.split(' ').position(|other| other == name).unwrap();
-        values.split(' ').nth(place).unwrap().parse().unwrap()
+        kernel_counters::table(&table, "MPTcpExt").unwrap()(name).unwrap()
     }
 
     fn subflows(&self) -> usize {

@@ -1,9 +1,12 @@
 //! What `crosslane send` and `crosslane receive` print, where it cannot be written.
 
 use std::fs::{self, File};
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
-use crate::program::{CROSSLANE, ProgramOutput};
+use crate::program::{CROSSLANE, ProgramOutput, crosslane};
 use crate::receiver::Receiver;
 use tempfile::TempDir;
 
@@ -25,4 +28,23 @@ fn a_full_disk_on_standard_output_loses_no_file_and_is_reported_once() {
     }
     let printed = receiver.await_message("No space left on device (os error 28); the receiver continues");
     assert!(printed.contains("while printing the result"), "{printed}");
+}
+
+#[test]
+fn a_receiver_whose_messages_cannot_be_written_stores_files() {
+    let workdir = TempDir::new().unwrap();
+    fs::write(workdir.path().join("a.bin"), [1; 1000]).unwrap();
+    fs::create_dir(workdir.path().join("in")).unwrap();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let mut command = Command::new(CROSSLANE);
+    command.args(["receive", "--into", "in", "--encryption", "none", "--once", "--listen", &address]);
+    command.current_dir(workdir.path()).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut receiver = command.stderr(File::options().write(true).open("/dev/full").unwrap()).spawn().unwrap();
+    let send = || crosslane(workdir.path(), &["send", "--encryption", "none", "--to", &address, "a.bin"]).code;
+    while send() != Some(0) {
+        assert_eq!(receiver.try_wait().unwrap(), None, "it has ended");
+        sleep(Duration::from_millis(20));
+    }
+    assert_eq!(receiver.wait().unwrap().code(), Some(0));
+    assert_eq!(fs::read(workdir.path().join("in/a.bin")).unwrap(), [1; 1000]);
 }

@@ -1,8 +1,8 @@
 //! Limits on the number of senders that `crosslane receive` serves, and its reply beyond them.
 
 use std::fs;
-use std::io::{ErrorKind, Read};
-use std::net::SocketAddr;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
@@ -55,4 +55,21 @@ fn silent_senders_hold_few_permits_for_a_limited_time() {
     assert_eq!(send(workdir.path(), &receiver.address).code, Some(0));
     let log = receiver.end();
     assert!(log.lines().count() < 40, "{log}");
+}
+
+#[test]
+fn a_flood_of_connections_that_greet_wrongly_has_few_messages() {
+    let workdir = TempDir::new().unwrap();
+    fs::write(workdir.path().join("a"), [7; 1000]).unwrap();
+    let receiver = Receiver::start(workdir.path());
+    for _ in 0..200 {
+        let mut socket = TcpStream::connect(&receiver.address).unwrap();
+        socket.write_all(b"x").unwrap();
+        // The receiver closes it, perhaps with a reset.
+        drop(socket.read_to_end(&mut Vec::new()));
+    }
+    assert_eq!(send(workdir.path(), &receiver.address).code, Some(0));
+    let log = receiver.end();
+    assert!(log.contains("crosslane: from 127.0.0.1:"), "{log}");
+    assert!(log.lines().count() < 5, "{log}");
 }

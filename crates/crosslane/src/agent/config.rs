@@ -288,7 +288,8 @@ fn is_path_name(name: &str) -> bool {
 impl Config {
     /// The path of each sender of messages.
     pub fn senders(&self) -> Senders {
-        let mut senders = Senders::default();
+        let has_units = self.roadside.is_some() || self.unit.is_some();
+        let mut senders = Senders { has_units, ..Senders::default() };
         for (place, path) in self.paths.iter().enumerate() {
             let (id, path) = (PathId(place as u8), path.get_ref());
             senders.paths.insert(path.name.clone(), id);

@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::control::status::{Status, path_name};
 use crate::memory::resident_mb;
 use crate::netlink::CommandError;
+use crate::output;
 use crate::run_folder::events;
 use crate::tunnel::endpoint::{Change, Counts};
 use crate::version;
@@ -160,7 +161,9 @@ impl Journal {
     /// Reports suppressed lines; must be called periodically.
     pub fn report_suppressed(&mut self, at_end: bool) {
         for (rule, lines) in self.limit.take_suppressed(self.clock.now(), at_end) {
-            self.write_event(SUPPRESSED, json!({ "rule": rule, "lines": lines }));
+            if !self.write_event(SUPPRESSED, json!({ "rule": rule, "lines": lines })) {
+                self.limit.lost(self.clock.now(), &rule, lines);
+            }
         }
     }
 
@@ -196,37 +199,42 @@ impl Journal {
         self.write_event("end", json!({ "faults": self.faults, "resident_mb": resident_mb() }));
     }
 
-    /// Writes an event; `fields` must be an object.
-    pub fn write_event(&mut self, event: &str, fields: Value) {
+    /// Writes an event; `fields` must be an object. False if it is lost.
+    pub fn write_event(&mut self, event: &str, fields: Value) -> bool {
         self.flush();
         let line = events::line(self.clock.now(), self.source, event, fields);
-        self.write_limited(&line);
+        self.write_limited(&line)
     }
 
-    fn write_limited(&mut self, line: &Value) {
+    fn write_limited(&mut self, line: &Value) -> bool {
         let now = self.clock.now();
         let (rule, text) = (rule(line), line.to_string());
-        if self.limit.admit(now, &rule, text.len() + 1) && !self.write(&text) {
-            self.limit.lost(now, &rule);
+        if !self.limit.admit(now, &rule, text.len() + 1) {
+            return false;
         }
+        let written = self.write(&text);
+        if !written {
+            self.limit.lost(now, &rule, 1);
+        }
+        written
     }
 
-    /// A full disk costs the events, not the connections: the failure is reported
+    /// A full disk, or a pipe that is not read, costs the events, not the connections: the failure is reported
     /// once until writing works again. False if the line is lost.
     fn write(&mut self, text: &str) -> bool {
         match self.to.write(self.clock.now(), text) {
             Some(Ok(())) => {
                 if std::mem::take(&mut self.broken) {
-                    eprintln!("crosslane: events are written to {} again", self.name);
+                    output::message(format_args!("events are written to {} again", self.name));
                 }
                 true
             }
             Some(Err(cause)) => {
                 if !std::mem::replace(&mut self.broken, true) {
                     let (name, source) = (&self.name, self.source);
-                    eprintln!(
-                        "crosslane: while writing events to {name}: {cause}; the {source} continues without them"
-                    );
+                    output::message(format_args!(
+                        "while writing events to {name}: {cause}; the {source} continues without them"
+                    ));
                 }
                 false
             }

@@ -25,6 +25,7 @@ use crate::memory;
 use crate::netlink::links::{self, Notice};
 use crate::netlink::{PathManager, Stream, path_manager};
 use crate::observe::{self, Observer};
+use crate::output;
 
 mod changes;
 mod classes;
@@ -376,9 +377,7 @@ impl Driver {
                 }
             }
             Output::Command(Command::Endpoint(command)) => error = self.carry_out_endpoint(*command),
-            Output::Notice(mptcp::Notice::Network { text, .. }) if self.file.is_some() => {
-                eprintln!("crosslane: {text}")
-            }
+            Output::Notice(mptcp::Notice::Network { text, .. }) if self.file.is_some() => output::message(text),
             Output::Trial(trial) => self.trials.iter_mut().for_each(|store| store.write(self.clock.now(), trial)),
             // Five a second: they are counted, not recorded.
             Output::Echo(path, number) => return self.send_echo(*path, *number),

@@ -11,6 +11,7 @@ use crosslane_core::reason::Reason;
 
 use super::Driver;
 use crate::control::report::ReasonReport;
+use crate::kernel_counters;
 
 /// Longest table of counters that is read, in bytes; that of Linux 6.18 has 5 kB.
 const MAX_TABLE: usize = 16_384;
@@ -39,12 +40,7 @@ impl Handshakes {
 
 /// The counters of the table `MPTcpExt` (Linux `net/mptcp/mib.c`); one that a kernel lacks is 0.
 fn counters(netstat: &str) -> Option<HandshakeCounters> {
-    let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("MPTcpExt: "));
-    let (names, values) = (lines.next()?, lines.next()?);
-    let value = |name: &str| {
-        let place = names.split(' ').position(|other| other == name)?;
-        values.split(' ').nth(place)?.parse().ok()
-    };
+    let value = kernel_counters::table(netstat, "MPTcpExt")?;
     Some(HandshakeCounters {
         answered: value("MPCapableSYNACKRX").unwrap_or(0),
         fallbacks: value("MPCapableFallbackSYNACK").unwrap_or(0),

@@ -18,6 +18,7 @@ use crate::control::running_agent;
 use crate::error::{Error, Result};
 use crate::http::HttpServer;
 use crate::netlink::{PathManager, selected_path_manager};
+use crate::output;
 
 /// Period in which the agent checks the selected path manager and reports
 /// suppressed lines of its journal.
@@ -247,7 +248,7 @@ impl Driver {
     pub(super) fn note_to_user(&mut self, sentence: &str) {
         self.journal.note(sentence);
         if self.file.is_some() {
-            eprintln!("crosslane: {sentence}");
+            output::message(sentence);
         }
     }
 }

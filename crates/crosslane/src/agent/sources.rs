@@ -38,19 +38,13 @@ fn vanetza(config: &Config, clock: Clock) -> Option<Opened> {
     let address = *observe.vanetza.as_ref()?.get_ref();
     let (users, _) = trusted(&observe.vanetza_users);
     let admission = Admission::new(observe.vanetza_from.iter().copied(), users);
-    let opened = Vanetza::open(
-        address,
-        admission,
-        (config.senders(), config.roadside.is_some() || config.unit.is_some()),
-        clock,
-    );
+    let opened = Vanetza::open(address, admission, config.senders(), clock);
     Some(opened.map(|observer| Box::new(observer) as _))
 }
 
 fn radiotap(config: &Config, _: Clock) -> Option<Opened> {
     let interface = config.observe.radiotap.as_ref()?.get_ref();
-    let has_units = config.roadside.is_some() || config.unit.is_some();
-    Some(radiotap::watch(interface, config.senders(), has_units).map(|observer| Box::new(observer) as _))
+    Some(radiotap::watch(interface, config.senders()).map(|observer| Box::new(observer) as _))
 }
 
 fn recorded(config: &Config, _: Clock) -> Option<Opened> {

@@ -24,6 +24,7 @@ use crosslane_core::time::Instant;
 use super::Driver;
 use super::counters::InterfaceCounters;
 use crate::clock::processor_time;
+use crate::kernel_counters;
 use poll::Poll;
 
 mod poll;
@@ -240,12 +241,7 @@ impl Costs {
 
 /// Segments received and sent, from the table `Tcp` (Linux `net/ipv4/proc.c`).
 fn segments(snmp: &str) -> Option<[u64; 2]> {
-    let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Tcp: "));
-    let (names, values) = (lines.next()?, lines.next()?);
-    let value = |name: &str| {
-        let place = names.split(' ').position(|other| other == name)?;
-        values.split(' ').nth(place)?.parse().ok()
-    };
+    let value = kernel_counters::table(snmp, "Tcp")?;
     Some([value("InSegs")?, value("OutSegs")?])
 }
 

@@ -10,6 +10,7 @@ use crosslane_core::time::Instant;
 
 use super::config::Config;
 use super::journal::file::Sink;
+use crate::output;
 use crate::trials;
 
 /// Bytes of a file, of two: 4,000 to 9,000 rows, at least 80 hours of driving.
@@ -48,7 +49,7 @@ impl TrialStore {
             Some(Ok(())) => {
                 self.number += 1;
                 if std::mem::take(&mut self.is_broken) {
-                    eprintln!("crosslane: trials are written to {} again", self.name);
+                    output::message(format_args!("trials are written to {} again", self.name));
                 }
             }
             Some(Err(cause)) => self.report(&cause),
@@ -58,7 +59,7 @@ impl TrialStore {
 
     fn report(&mut self, cause: &io::Error) {
         if let Some(sentence) = self.failure(cause) {
-            eprintln!("crosslane: {sentence}");
+            output::message(sentence);
         }
     }
 

@@ -37,10 +37,12 @@ pub struct Volumes {
     file: PathBuf,
     /// What was last written, also of paths that have no volume now.
     state: State,
+    /// Whether the file has been read, or there was none: until then it is not written.
+    is_loaded: bool,
     metered: Vec<Metered>,
     next: Instant,
     writing: Option<JoinHandle<io::Result<()>>>,
-    /// Whether the last attempt to write failed; [`Missing`](super::later::Missing) decides when the next one is due.
+    /// Whether the last attempt to read or write failed; [`Missing`](super::later::Missing) decides when the next one is due.
     is_broken: bool,
 }
 
@@ -51,35 +53,58 @@ struct Metered {
 }
 
 impl Volumes {
-    /// `None` if no path has a volume; and what is wrong with the file, if anything.
-    pub fn open(config: &Config) -> (Option<Volumes>, Option<String>) {
-        let file = config.service.volume_file.clone();
-        let (date, boot_id) = (local_date(), state::boot_id());
-        if limited(config).next().is_none() {
-            return (None, None);
+    /// `None` if no path has a volume. Counting begins at zero until the file is [loaded](Volumes::load).
+    pub fn new(config: &Config) -> Option<Volumes> {
+        let date = local_date();
+        let metered = limited(config).map(|(path, name, limits)| Metered {
+            path,
+            name: name.into(),
+            meter: Meter::new(limits, None, date),
+        });
+        let metered: Vec<Metered> = metered.collect();
+        (!metered.is_empty()).then(|| Volumes {
+            file: config.service.volume_file.clone(),
+            state: State::default(),
+            is_loaded: false,
+            metered,
+            next: Instant::ZERO,
+            writing: None,
+            is_broken: false,
+        })
+    }
+
+    /// Continues what the file has, if that was not done yet. Returns what is wrong with its contents, if anything.
+    ///
+    /// # Errors
+    /// The file cannot be read. It may have all of the volumes, so it stays as it is until then.
+    fn load(&mut self) -> Result<Option<String>> {
+        if self.is_loaded {
+            return Ok(None);
         }
-        let attempt = format!("while reading data volumes from {}", file.display());
-        let (state, note) = match state::read(&file, &boot_id) {
+        let boot_id = state::boot_id();
+        let attempt = format!("reading data volumes from {}", self.file.display());
+        let (state, note) = match state::read(&self.file, &boot_id) {
             Ok(state) => (state, None),
             Err(Lack::Absent) => (State::new(boot_id), None),
             Err(Lack::Unreadable(cause)) => {
-                (State::new(boot_id), Some(format!("{attempt}: {cause}; counting begins at zero")))
+                self.is_broken = true;
+                return Err(Error::failure(attempt, cause).with_remedy(
+                    "make it readable for the agent: until then it stays as it is, and counting begins at zero",
+                ));
             }
             Err(Lack::Foreign(cause)) => {
-                let aside = match state::set_aside(&file) {
+                let aside = match state::set_aside(&self.file) {
                     Ok(aside) => format!("it is {} now", aside.display()),
                     Err(cause) => format!("it cannot be renamed ({cause})"),
                 };
-                (State::new(boot_id), Some(format!("{attempt}: {cause}; {aside}, and counting begins at zero")))
+                (State::new(boot_id), Some(format!("while {attempt}: {cause}; {aside}, and counting begins at zero")))
             }
         };
-        let metered = limited(config).map(|(path, name, limits)| {
-            let meter = Meter::new(limits, state.paths.get(name).cloned(), date);
-            Metered { path, name: name.into(), meter }
-        });
-        let metered = metered.collect();
-        let volumes = Volumes { file, state, metered, next: Instant::ZERO, writing: None, is_broken: false };
-        (Some(volumes), note)
+        for Metered { name, meter, .. } in &mut self.metered {
+            state.paths.get(name).into_iter().for_each(|kept| meter.continue_from(kept.clone()));
+        }
+        (self.state, self.is_loaded) = (state, true);
+        Ok(note)
     }
 
     /// When the counters are to be read next.
@@ -134,6 +159,7 @@ impl Volumes {
 
     /// Writes the last state.
     fn finish(mut self) -> Result<()> {
+        self.load()?;
         // Its result does not matter: a newer state replaces it.
         self.writing.take().into_iter().for_each(|writing| drop(writing.join()));
         self.keep(Meter::finish);
@@ -200,10 +226,18 @@ pub fn used_up(config: &Config) -> Vec<String> {
 impl Driver {
     /// Levels from before the start precede the decisions about connections that exist.
     pub(super) fn start_volumes(&mut self) {
-        let (volumes, note) = Volumes::open(&self.config);
-        self.volumes = volumes;
-        note.into_iter().for_each(|note| self.note_to_user(&note));
+        self.volumes = Volumes::new(&self.config);
+        if let Err(fault) = self.load_volumes() {
+            self.set_missing(Part::Volumes, &fault);
+        }
         self.check_volumes();
+    }
+
+    fn load_volumes(&mut self) -> Result<()> {
+        if let Some(note) = self.volumes.as_mut().map_or(Ok(None), Volumes::load)? {
+            self.note_to_user(&note);
+        }
+        Ok(())
     }
 
     /// Counts what the paths carry, once it is time.
@@ -240,6 +274,7 @@ impl Driver {
 
     /// Begins to write the volumes; `None`: the result comes later.
     pub(super) fn write_volumes(&mut self) -> Result<Option<()>> {
+        self.load_volumes()?;
         let now = self.clock.now();
         self.volumes.as_mut().map_or(Ok(()), |volumes| volumes.write(now))?;
         Ok(None)

@@ -71,7 +71,7 @@ impl Options {
         let scenario = scenario_file::parse(&text, &self.scenario, self.data.as_deref())?;
         let file = self.scenario.display();
         for renamed in &scenario.renamed {
-            eprintln!("crosslane: {file}, {renamed}; `crosslane check --fix {file}` rewrites it");
+            output::message(format_args!("{file}, {renamed}; `crosslane check --fix {file}` rewrites it"));
         }
         Ok((scenario, text))
     }

@@ -17,6 +17,7 @@ use super::status::{Refused, SightStatus, Status, UnitStatus, VehicleStatus};
 use crate::agent::journal::Journal;
 use crate::clock::Clock;
 use crate::error::Result;
+use crate::output;
 use crate::roadside::redirector::{Outcome, Redirector, UnitPlace};
 use crate::tunnel::security::{PrivateKey, PublicKey};
 
@@ -105,7 +106,7 @@ impl Driver {
         let config = match config::read(file) {
             Ok(config) => config,
             Err(fault) => {
-                eprintln!("crosslane: {fault}; the former configuration stays in use");
+                output::message(format_args!("{fault}; the former configuration stays in use"));
                 return self.journal.fault(&fault);
             }
         };

@@ -8,6 +8,7 @@ use super::Finding;
 use crate::agent::config::Config;
 use crate::clock;
 use crate::control::running_agent;
+use crate::kernel_counters;
 use crate::netlink::endpoints::EndpointSocket;
 use crate::netlink::{self, OpenError, PathManager, ProbeError, selected_path_manager};
 use crate::program::{endpoint_owner, process_named};
@@ -75,9 +76,7 @@ fn mptcp() -> Option<Finding> {
 /// What the kernel has counted of networks that drop SYNs with MPTCP (`blackhole_timeout`, mptcp-sysctl.rst): it takes a path
 /// that carries nothing while a connection begins for one. The counter is that of this network namespace since its beginning.
 fn blackhole(netstat: &str) -> Option<Finding> {
-    let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("MPTcpExt:"));
-    let (names, values) = (lines.next()?.split_whitespace(), lines.next()?.split_whitespace());
-    let count = names.zip(values).find(|(name, _)| *name == "Blackhole")?.1.parse::<u64>().ok()?;
+    let count = kernel_counters::table(netstat, "MPTcpExt")?("Blackhole")?;
     let what = format!(
         "SYNs with MPTCP had no answer, one without had, and the kernel switched to TCP for a time ({count} times)"
     );

@@ -20,6 +20,7 @@ use super::Plan;
 use crate::comparison::{Entry, lock};
 use crate::error::{Error, Result};
 use crate::interrupt::{Interrupt, let_through};
+use crate::output;
 use crate::program::this_program;
 use crate::summary::{Outcome, Run};
 
@@ -79,7 +80,7 @@ impl Parallel {
         let (requested, carried) = (self.requested?, self.carried(need));
         (requested > carried).then(|| {
             format!(
-                "crosslane: {requested} runs at a time are more than this machine carries: a run needs {need:.1} of \
+                "{requested} runs at a time are more than this machine carries: a run needs {need:.1} of \
                  {} processors, and one stays free; runs may become invalid, and are then repeated. Without --jobs \
                  it is {carried} at a time",
                 self.processors
@@ -104,7 +105,7 @@ pub fn run_all(
     interrupt: &Interrupt,
 ) -> Result<(Vec<Run>, Option<Error>)> {
     let parallel = Parallel::new(jobs.map(|jobs| jobs.min(plans.len())));
-    parallel.warning(1.0).iter().for_each(|warning| eprintln!("{warning}"));
+    parallel.warning(1.0).iter().for_each(output::message);
     let bars = MultiProgress::new();
     let total = bars.add(bar(plans.len() as u64, "{bar:30} {pos}/{len} runs  {msg}"));
     total.tick();
@@ -197,7 +198,7 @@ fn attempt_until_valid(
             }
         })?;
         if let Some(warning) = include(cpu_s) {
-            bar.suspend(|| eprintln!("{warning}"));
+            bar.suspend(|| output::message(warning));
         }
         if outcome.valid || attempts == ATTEMPTS {
             let Entry { strategy, seed } = plan.entry.clone();
@@ -225,7 +226,7 @@ fn execute(plan: &Plan, bar: &ProgressBar, processes: &Processes<'_>) -> Result<
             Some(("at", seconds)) => bar.set_position((seconds.parse().unwrap_or(0.0) * 10.0) as u64),
             Some(("cpu", seconds)) => cpu_s = seconds.parse().unwrap_or(0.0),
             Some(("outcome", json)) => outcome = Some(serde_json::from_str(json).map_err(|cause| failure(&cause))?),
-            _ => bar.suspend(|| println!("{line}")),
+            _ => bar.suspend(|| drop(output::print("printing a line of the run", line + "\n"))),
         }
     }
     let mut stderr = String::new();

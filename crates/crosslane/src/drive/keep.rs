@@ -3,6 +3,7 @@
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 
 use crate::error::{Error, Result};
+use crate::output;
 use crate::testbed::Testbed;
 
 /// Makes the process of `drive` ignore Ctrl-C, which the run handles.
@@ -23,10 +24,13 @@ pub fn prepare() -> Result<()> {
 
 /// Prints how to enter the namespaces and waits for Ctrl-C, SIGTERM or SIGHUP.
 pub fn wait_for_signal(testbed: &Testbed) -> Result<()> {
-    println!("The run is over; its namespaces and links stay up. To enter:");
-    println!("  vehicle: {}", testbed.vehicle.how_to_enter());
-    println!("  server:  {}", testbed.server.how_to_enter());
-    println!("Ctrl-C removes them and writes the records.");
+    let text = format!(
+        "The run is over; its namespaces and links stay up. To enter:\n  vehicle: {}\n  server:  {}\nCtrl-C removes \
+         them and writes the records.\n",
+        testbed.vehicle.how_to_enter(),
+        testbed.server.how_to_enter()
+    );
+    output::print("printing how to enter the namespaces", text)?;
     ending_signals().wait().map(drop).map_err(|cause| Error::failure("waiting for Ctrl-C", cause))
 }
 

@@ -185,7 +185,7 @@ mod tests {
         let frame = cam::encode(&cam).expect("encodable");
         let decoded = cam::decode(&frame).expect("decodable");
         let text = message(0.0, &decoded, frame.len(), -71.5).to_string();
-        let senders = Senders { stations: [(1001, PathId(0))].into(), paths: Default::default() };
+        let senders = Senders { stations: [(1001, PathId(0))].into(), ..Senders::default() };
         let sample = read(text.as_bytes(), &senders).expect("readable");
         let sender = Some(Position { latitude_deg: 41.0, longitude_deg: -8.0 });
         let signal = Signal { rssi_dbm: -71.5, station: Some(1001), sender, ..Signal::default() };

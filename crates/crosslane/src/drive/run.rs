@@ -24,6 +24,7 @@ use super::{Plan, interface_outages, keep, peer_tunnels, tunnel, unit_endpoints,
 use crate::agent::unit_tunnel::FIRST_METRIC;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::output;
 use crate::run_folder::{self, agent_file::Reader};
 use crate::summary::Outcome;
 use crate::testbed::wire::{Shape, WirePlan};
@@ -66,7 +67,7 @@ pub fn run_one(plan: &str) -> Result<ExitCode> {
     run_folder::make(&plan.folder)?;
     let run = Run::new(plan, scenario, strategy)?;
     let json = serde_json::to_string(&run.execute()?).map_err(|cause| Error::failure("writing the outcome", cause))?;
-    println!("cpu {}\noutcome {json}", cpu_s());
+    output::print("reporting the outcome", format!("cpu {}\noutcome {json}\n", cpu_s()))?;
     Ok(ExitCode::SUCCESS)
 }
 

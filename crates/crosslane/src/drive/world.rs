@@ -16,6 +16,7 @@ use super::onboard_unit::OnBoardUnit;
 use crate::clock::{Clock, unix_s};
 use crate::error::{Error, Result};
 use crate::observe::vanetza::USABLE_DBM;
+use crate::output;
 use crate::testbed::emulator::{Control, EmulatedLink, Emulator, EmulatorReport, PacketRecord, packet_channel};
 use crate::testbed::realtime::become_realtime;
 use crate::testbed::wire::WireCount;
@@ -110,7 +111,7 @@ impl EmulatedWorld {
                 if !should_continue() {
                     return Ok(());
                 }
-                println!("at {:.1}", now.as_secs_f64());
+                output::print("reporting the progress", format!("at {:.1}\n", now.as_secs_f64()))?;
                 next_report = now + PROGRESS_INTERVAL;
             }
             let until = self.world.next_wakeup().unwrap_or(end).min(end);

@@ -123,7 +123,7 @@ fn events(json: bool) -> Result<()> {
             Err(EventError::Io(cause)) => return Err(Error::failure(ATTEMPT, cause)),
             // Later events still arrive.
             Err(lost) => {
-                eprintln!("crosslane: {lost}");
+                output::message(lost);
                 continue;
             }
         };

@@ -134,12 +134,11 @@ fn unsigned(packet: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Reads the frames on a monitor interface, in a separate thread. With `has_units`, CAMs of stations that no path names
-/// are passed on too.
+/// Reads the frames on a monitor interface, in a separate thread.
 ///
 /// # Errors
 /// The system starts no thread.
-pub fn watch(interface: &str, senders: Senders, has_units: bool) -> Result<Worker> {
+pub fn watch(interface: &str, senders: Senders) -> Result<Worker> {
     let wording = Wording {
         attempt: format!("receiving frames on {interface}"),
         remedy: "set observe.radiotap to a monitor interface (iw dev DEVICE interface add mon0 type monitor), up, and give \
@@ -149,7 +148,7 @@ pub fn watch(interface: &str, senders: Senders, has_units: bool) -> Result<Worke
     let name = interface.to_owned();
     let worker = Worker::thread("radiotap", wording, move |mut reporter| {
         while !reporter.is_over() {
-            let Err(cause) = follow(&name, &mut reporter, &senders, has_units) else { return };
+            let Err(cause) = follow(&name, &mut reporter, &senders) else { return };
             reporter.fails(cause).into_iter().for_each(|note| reporter.send_blocking(Ok(note)));
             sleep(RETRY_PAUSE);
         }
@@ -161,7 +160,7 @@ pub fn watch(interface: &str, senders: Senders, has_units: bool) -> Result<Worke
 ///
 /// # Errors
 /// The interface is gone, or no monitor interface.
-fn follow(interface: &str, reporter: &mut Reporter, senders: &Senders, has_units: bool) -> io::Result<()> {
+fn follow(interface: &str, reporter: &mut Reporter, senders: &Senders) -> io::Result<()> {
     let socket = open(interface)?;
     reporter.works().into_iter().for_each(|note| reporter.send_blocking(Ok(note)));
     let mut buffer = [0; MAX_FRAME];
@@ -174,7 +173,7 @@ fn follow(interface: &str, reporter: &mut Reporter, senders: &Senders, has_units
         let signal = Signal { rssi_dbm, station: Some(station), sender: position, ..Signal::default() };
         reporter.send_blocking(match senders.stations.get(&station) {
             Some(&path) => Ok(Sample { path, kind: SampleKind::Signal(signal) }.into()),
-            None if has_units => Ok(Observed::Station(signal)),
+            None if senders.has_units => Ok(Observed::Station(signal)),
             None => Err(format!("a CAM from station {station}, which no path names")),
         });
     }

@@ -41,24 +41,16 @@ pub struct Vanetza {
     admission: Admission,
     owners: Option<UdpOwners>,
     senders: Senders,
-    /// Whether CAMs of other stations are passed on too.
-    has_units: bool,
     clock: Clock,
     buffer: Vec<u8>,
 }
 
 impl Vanetza {
-    /// Listens on this address; must be called within a runtime. With `has_units`, CAMs of
-    /// stations that no path names are passed on too.
+    /// Listens on this address; must be called within a runtime.
     ///
     /// # Errors
     /// The port is taken, or the address is not local.
-    pub fn open(
-        address: SocketAddr,
-        admission: Admission,
-        (senders, has_units): (Senders, bool),
-        clock: Clock,
-    ) -> Result<Vanetza> {
+    pub fn open(address: SocketAddr, admission: Admission, senders: Senders, clock: Clock) -> Result<Vanetza> {
         let bind = || {
             let socket = std::net::UdpSocket::bind(address)?;
             socket.set_nonblocking(true)?;
@@ -69,7 +61,7 @@ impl Vanetza {
             Error::failure(attempt, cause).with_remedy("set observe.vanetza to a free local address and port")
         })?;
         let (owners, buffer) = (UdpOwners::open().ok(), vec![0; MAX_DATAGRAM]);
-        Ok(Vanetza { socket, admission, owners, senders, has_units, clock, buffer })
+        Ok(Vanetza { socket, admission, owners, senders, clock, buffer })
     }
 
     fn observe(&mut self, length: usize, from: SocketAddr) -> Observation {
@@ -81,7 +73,7 @@ impl Vanetza {
         let admitted = self.admission.admit(self.clock.now(), from, find_owner);
         admitted.map_err(|rejected| Box::new(rejected) as _)?;
         match read(&self.buffer[..length], &self.senders) {
-            Err(Rejected::UnknownStation(signal)) if self.has_units => Ok(Observed::Station(signal)),
+            Err(Rejected::UnknownStation(signal)) if self.senders.has_units => Ok(Observed::Station(signal)),
             sample => sample.map(Into::into).map_err(|rejected| Box::new(rejected) as _),
         }
     }
@@ -110,6 +102,8 @@ pub struct Senders {
     pub stations: BTreeMap<u32, PathId>,
     /// Path by name, for other radios.
     pub paths: BTreeMap<String, PathId>,
+    /// Whether CAMs of stations that no path names are passed on too: of units, and to a unit of vehicles.
+    pub has_units: bool,
 }
 
 /// Why a datagram yields no sample.
@@ -215,7 +209,11 @@ mod tests {
     use super::*;
 
     fn senders() -> Senders {
-        Senders { stations: BTreeMap::from([(1001, PathId(0))]), paths: BTreeMap::from([("lte".into(), PathId(1))]) }
+        Senders {
+            stations: BTreeMap::from([(1001, PathId(0))]),
+            paths: BTreeMap::from([("lte".into(), PathId(1))]),
+            has_units: false,
+        }
     }
 
     /// As vanetza-nap publishes it, shortened.

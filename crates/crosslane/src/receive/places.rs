@@ -22,8 +22,30 @@ const MAX_REJECTING: usize = 16;
 const OTHER_DESCRIPTORS: usize = 32 + MAX_REJECTING;
 /// Descriptors of one sender: its connections, its files, and a state that is being written.
 const DESCRIPTORS_PER_SENDER: usize = MAX_PATHS + MAX_OPEN + 1;
-/// Interval of reports on rejected senders.
+/// Shortest interval between two reports on senders that are not served.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Limits the reports on one subject.
+#[derive(Default)]
+pub struct Reports {
+    next: Instant,
+    suppressed: u64,
+}
+
+impl Reports {
+    /// The sentence to report, with the number of those suppressed before it; `None`: it is suppressed too.
+    pub fn admit(&mut self, now: Instant, sentence: String) -> Option<String> {
+        if now < self.next {
+            self.suppressed += 1;
+            return None;
+        }
+        self.next = now + REPORT_INTERVAL;
+        match std::mem::take(&mut self.suppressed) {
+            0 => Some(sentence),
+            suppressed => Some(format!("{sentence} ({suppressed} similar messages before it were suppressed)")),
+        }
+    }
+}
 
 pub struct Places {
     limit: usize,
@@ -35,7 +57,6 @@ struct Taken {
     senders: usize,
     by_address: BTreeMap<IpAddr, usize>,
     rejecting: usize,
-    next_report: Instant,
 }
 
 /// A sender's place, freed on drop.
@@ -78,17 +99,12 @@ impl Places {
         Ok(Place { places: self, address })
     }
 
-    /// Begins the rejection of a sender: `None` if too many are in progress; and
-    /// whether to report it to the user.
-    pub fn reject(&self, now: Instant) -> (Option<Rejected<'_>>, bool) {
+    /// Begins the rejection of a sender: `None` if too many are in progress.
+    pub fn reject(&self) -> Option<Rejected<'_>> {
         let mut taken = self.lock();
-        let is_time = now >= taken.next_report;
-        if is_time {
-            taken.next_report = now + REPORT_INTERVAL;
-        }
         let has_room = taken.rejecting < MAX_REJECTING;
         taken.rejecting += usize::from(has_room);
-        (has_room.then(|| Rejected(self)), is_time)
+        has_room.then(|| Rejected(self))
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
@@ -172,16 +188,14 @@ mod tests {
     }
 
     #[test]
-    fn reports_of_a_flood_are_limited() {
+    fn a_flood_has_few_reports_and_rejections() {
+        let mut reports = Reports::default();
+        let at = |step: u64| Instant::ZERO + Duration::from_millis(20 * step);
+        let reported: Vec<String> =
+            (0..1000).filter_map(|step| reports.admit(at(step), format!("sentence {step}"))).collect();
+        assert_eq!(reported, ["sentence 0", "sentence 500 (499 similar messages before it were suppressed)"]);
         let places = Places::of(1);
-        let mut reports = 0;
-        for step in 0..1000 {
-            let (rejected, is_time) = places.reject(Instant::ZERO + Duration::from_millis(20 * step));
-            assert!(rejected.is_some());
-            reports += u32::from(is_time);
-        }
-        assert_eq!(reports, 2);
-        let rejected: Vec<_> = (0..20).map(|_| places.reject(Instant::ZERO).0).collect();
+        let rejected: Vec<_> = (0..20).map(|_| places.reject()).collect();
         assert_eq!(rejected.iter().flatten().count(), MAX_REJECTING);
     }
 }

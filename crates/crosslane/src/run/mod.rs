@@ -15,6 +15,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 
 use crate::error::{Error, Result};
+use crate::output;
 use crate::program::this_program;
 
 mod filter;
@@ -49,7 +50,7 @@ pub fn run(options: &Options) -> Result<std::convert::Infallible> {
         Ok((mut channel, listener)) => {
             hand_over(&mut channel, &listener).map_err(|cause| Error::failure(STARTING, cause))?;
         }
-        Err(fault) => eprintln!("crosslane: {fault}; {} runs as it is", name.to_string_lossy()),
+        Err(fault) => output::message(format_args!("{fault}; {} runs as it is", name.to_string_lossy())),
     }
     #[expect(clippy::disallowed_methods, reason = "the program that the user names")]
     let cause = Command::new(name).args(arguments).exec();

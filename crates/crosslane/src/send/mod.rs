@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::durations::duration;
 use crate::error::{Error, Result};
 use crate::interrupt;
+use crate::output;
 use crate::transfer::beliefs::Beliefs;
 use crate::transfer::files::Files;
 use crate::transfer::followed::Followed;
@@ -84,7 +85,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let (items, left_out) = items::items(&options.files)?;
     let targets = plan::resolve(&options.to)?;
     let keys = plan::keys(options)?;
-    left_out.iter().for_each(|sentence| eprintln!("crosslane: {sentence}"));
+    left_out.iter().for_each(output::message);
     let stop = interrupt::listen()?;
     let clock = Clock::start();
     let uploads = plan::uploads(options, &items, clock.now());

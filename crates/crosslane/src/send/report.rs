@@ -95,7 +95,7 @@ impl<'a> Report<'a> {
         }
         if self.paths.len() > 1 {
             let carried = self.carried.iter().map(|(path, carried)| format!("{} {}", self.name(*path), carried.bytes));
-            eprintln!("crosslane: bytes over each path: {}", carried.collect::<Vec<_>>().join(", "));
+            output::message(format_args!("bytes over each path: {}", carried.collect::<Vec<_>>().join(", ")));
         }
         let unfinished = all.iter().filter(|sent| sent.ending.is_none());
         output::print(attempt, unfinished.map(|sent| line(sent) + "\n").collect::<String>())?;
@@ -112,7 +112,7 @@ impl<'a> Report<'a> {
     }
 
     fn note(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("crosslane: {text}"));
+        self.bar.suspend(|| output::message(text));
     }
 
     fn name(&self, path: usize) -> &str {

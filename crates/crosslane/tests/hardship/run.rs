@@ -11,6 +11,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crosslane::clock::monotonic_ns;
+use crosslane::kernel_counters;
 use crosslane::netlink::TcpState;
 use crosslane::netlink::diag::{Diag, SocketInfo, SubflowInfo};
 use crosslane::netlink::links::{self, Notice};
@@ -255,10 +256,7 @@ fn role(name: &str) -> Command {
 /// Number of MP_JOINs that the kernel has sent in a namespace.
 fn joins_sent(namespace: &Namespace) -> u64 {
     let counters = namespace.enter(|| fs::read_to_string("/proc/thread-self/net/netstat").unwrap_or_default()).unwrap();
-    let mut lines = counters.lines().filter(|line| line.starts_with("MPTcpExt:"));
-    let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };
-    let mut pairs = names.split_whitespace().zip(values.split_whitespace());
-    pairs.find(|(name, _)| *name == "MPJoinSynTx").and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
+    kernel_counters::table(&counters, "MPTcpExt").and_then(|value| value("MPJoinSynTx")).unwrap_or(0)
 }
 
 /// Maximum growth of a counter within a second, from its readings (ms, count).

@@ -2,11 +2,14 @@
 //! when it is full, or standard output.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crosslane_core::time::Instant;
+
+use crate::output::write_promptly;
 
 /// Suffix of the rotated file; one is kept.
 const ROTATED_SUFFIX: &str = ".1";
@@ -47,16 +50,16 @@ impl Sink {
     /// Writes one line; `None` during the pause.
     ///
     /// # Errors
-    /// The system's. This line and those of the next second are lost.
+    /// The system's, or a pipe is full. This line and those of the next second are lost.
     pub fn write(&mut self, now: Instant, line: &str) -> Option<io::Result<()>> {
         if self.paused_until.is_some_and(|until| now < until) {
             return None;
         }
         let written = match &mut self.to {
-            None => io::stdout().write_all(lines(self.torn, line).as_bytes()).and_then(|()| io::stdout().flush()),
+            None => write_promptly(io::stdout(), lines(self.torn, line).as_bytes()),
             Some(rotated) => rotated.write(self.torn, line),
         };
-        self.torn = written.is_err();
+        self.torn = written.as_ref().is_err_and(|cause| self.torn || cause.kind() != ErrorKind::WouldBlock);
         self.paused_until = written.is_err().then(|| now + PAUSE);
         Some(written)
     }
@@ -82,7 +85,7 @@ impl Rotated {
             open = self.rotate(open)?;
         }
         let open = self.open.insert(open);
-        open.file.write_all(text.as_bytes())?;
+        write_promptly(&open.file, text.as_bytes())?;
         open.bytes += text.len() as u64;
         Ok(())
     }
@@ -104,7 +107,8 @@ impl Rotated {
 
 impl Open {
     fn at(path: &Path) -> io::Result<Open> {
-        let file = File::options().append(true).create(true).open(path)?;
+        // Without it, opening a pipe waits for a reader.
+        let file = File::options().append(true).create(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         let metadata = file.metadata()?;
         Ok(Open { bytes: metadata.len(), is_regular: metadata.is_file(), file })
     }

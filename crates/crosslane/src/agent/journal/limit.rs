@@ -80,9 +80,9 @@ impl Limit {
         true
     }
 
-    /// Counts a line that could not be written.
-    pub fn lost(&mut self, now: Instant, rule: &str) {
-        self.rule(now, rule).suppressed += 1;
+    /// Counts lines that could not be written.
+    pub fn lost(&mut self, now: Instant, rule: &str, lines: u64) {
+        self.rule(now, rule).suppressed += lines;
     }
 
     /// The rules with suppressed lines, and their number: after the end of a

@@ -154,6 +154,13 @@ impl Meter {
         }
     }
 
+    /// Continues from what was kept instead, with the interface's counter: it has what was counted meanwhile too.
+    pub fn continue_from(&mut self, kept: Kept) {
+        // The next check compares with the level that is known.
+        let level = self.level;
+        *self = Meter { level, ..Meter::new(self.limits, Some(kept), self.date) };
+    }
+
     /// Counts up to the present counter, `None`: there is no interface. Returns the level if it has changed.
     pub fn check(&mut self, now: Instant, date: NaiveDate, present: Option<Reading>) -> Option<Volume> {
         let bytes = self.advance(present);

@@ -15,8 +15,9 @@ fn config(file: &Path) -> Config {
 }
 
 fn open(file: &Path) -> (Volumes, Option<String>) {
-    let (volumes, note) = Volumes::open(&config(file));
-    (volumes.unwrap(), note)
+    let mut volumes = Volumes::new(&config(file)).unwrap();
+    let note = volumes.load().unwrap();
+    (volumes, note)
 }
 
 const LTE: PathId = PathId(1);
@@ -111,8 +112,33 @@ fn a_damaged_file_is_kept_aside_and_a_file_that_cannot_be_written_is_reported() 
     write(&mut volumes).unwrap();
     let (_, note) = open(&file);
     assert_eq!(note, None);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_kept_and_continued_with_what_was_counted_meanwhile() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, hidden] = ["volumes.json", "hidden"].map(|name| folder.path().join(name));
+    let (mut volumes, _) = open(&file);
+    check(&mut volumes, 0, 0);
+    check(&mut volumes, 50, 9_000_000);
+    write(&mut volumes).unwrap();
+    fs::rename(&file, &hidden).unwrap();
+    std::os::unix::fs::symlink(&file, &file).unwrap();
+    let mut volumes = Volumes::new(&config(&file)).unwrap();
+    let fault = volumes.load().unwrap_err().to_string();
+    assert!(fault.starts_with("while reading data volumes from ") && fault.contains("symbolic links"), "{fault}");
+    assert_eq!(check(&mut volumes, 0, 9_000_000), [], "counting begins at zero");
+    assert_eq!(check(&mut volumes, 50, 9_500_000), []);
+    assert!(!volumes.is_due(volumes.next_wakeup()), "it is tried again when it is time");
+    volumes.load().unwrap_err();
     fs::remove_file(&file).unwrap();
-    fs::create_dir(&file).unwrap();
-    let (_, note) = open(&file);
-    assert!(note.is_some_and(|note| note.contains("Is a directory") && note.ends_with("counting begins at zero")));
+    fs::rename(&hidden, &file).unwrap();
+    assert_eq!(volumes.load().unwrap(), None);
+    assert_eq!(check(&mut volumes, 100, 9_600_000)[0].0, Volume::Scarce);
+    write(&mut volumes).unwrap();
+    assert_eq!(used(&open(&file).0), 9_600_000);
+    fs::rename(&file, &hidden).unwrap();
+    std::os::unix::fs::symlink(&file, &file).unwrap();
+    Volumes::new(&config(&file)).unwrap().finish().unwrap_err();
+    assert!(file.is_symlink(), "the file is kept at the end too");
 }

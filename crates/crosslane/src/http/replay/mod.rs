@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::arrow_file::{self, cut_short};
 use crate::error::{Error, Result};
+use crate::output;
 use crate::text_file;
 
 mod moment;
@@ -99,9 +100,9 @@ impl Replay {
             let file = folder.join("packets.arrow");
             if arrow_file::open(&file).is_err() {
                 let file = file.display();
-                eprintln!(
-                    "crosslane: {file} cannot be read, perhaps because its run was killed; the page shows the other records"
-                );
+                output::message(format_args!(
+                    "{file} cannot be read, perhaps because its run was killed; the page shows the other records"
+                ));
             }
         }
     }
