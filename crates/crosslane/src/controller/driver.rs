@@ -1,7 +1,6 @@
 //! Connects the engine with the peers, the redirector and the journal.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -271,7 +270,7 @@ impl Driver {
     /// A note to the user.
     pub(super) fn note(&mut self, sentence: &str) {
         self.journal.note(sentence);
-        let _ = writeln!(std::io::stderr(), "crosslane: {sentence}");
+        output::message(sentence);
     }
 
     pub(super) fn check(&mut self) {
