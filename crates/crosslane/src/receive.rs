@@ -34,6 +34,9 @@ mod places;
 
 use places::{Places, Rejected, Reports};
 
+/// Failed greetings that are reported in 10 s; they differ, and each may name a remedy.
+const MAX_FAILED_GREETINGS: u32 = 10;
+
 /// Options of the command.
 #[derive(clap::Args)]
 pub struct Options {
@@ -81,8 +84,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         clock: Clock::start(),
         stop: &stop,
         places: Places::new(),
-        rejections: Mutex::default(),
-        failed_greetings: Mutex::default(),
+        rejections: Reports::new(1).into(),
+        failed_greetings: Reports::new(MAX_FAILED_GREETINGS).into(),
         parts: Parts::new(&options.into),
         transfers: Mutex::default(),
         has_ended: AtomicBool::new(false),

