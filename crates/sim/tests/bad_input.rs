@@ -52,7 +52,7 @@ const MESSAGES: &str = "kind = \"messages\"\nsize_bytes = 1000\nevery_ms = 20";
 const ROUTE: &str = "route = { from_m = [40, 4], to_m = [590, 4], speed_kmh = 50 }";
 
 /// Text replaced in the valid scenario, its replacement, and the expected error.
-const TABLE: [(&str, &str, &str); 96] = [
+const TABLE: [(&str, &str, &str); 99] = [
     (
         "duration_s = 40\n",
         "duration_s = 40\nip_version = 5\n",
@@ -195,6 +195,17 @@ const TABLE: [(&str, &str, &str); 96] = [
         "line 25: `pause_s`: [2, 1] is no range within 0 to 3600; give",
     ),
     (MESSAGES, "kind = \"upload\"", "line 23: `kind`: unknown word `upload`; did you mean `uploads`?"),
+    ("every_ms = 20", "every_ms = 1e-5", "line 25: `every_ms`: 0.00001 is outside 0.01 to 60000; choose"),
+    (
+        MESSAGES,
+        "kind = \"stream\"\nsize_bytes = 24\nrate_mbit_s = 20",
+        "line 25: this rate with 24 bytes each is more than 100000 messages a second; choose a lower `rate_mbit_s`",
+    ),
+    (
+        MESSAGES,
+        "kind = \"messages\"\nsize_bytes = 100\nevery_ms = 20\n[fleet]\nrate_mbit_s = [1, 90]",
+        "line 27: this rate with 100 bytes each is more than 100000 messages a second",
+    ),
     ("size_bytes = 1000", "size_bytes = 3", "line 24: a message of 3 bytes is outside"),
     ("[traffic]", "[service]\nprefer = [\"wlan\"]\n[traffic]", "line 23: there is no path `wlan`"),
     ("name = \"mine\"", "name = \"kernel\"", "line 27: the strategy name `kernel` is taken"),
