@@ -404,6 +404,14 @@ fn a_missing_or_broken_file_is_reported_with_its_line() -> Result<(), Box<dyn st
 }
 
 #[test]
+fn files_that_begin_with_a_byte_order_mark_are_read() -> Result<(), Box<dyn std::error::Error>> {
+    let text = VALID.replacen(ROUTE, "mobility = \"a.csv\"", 1).replacen("rate_mbit_s = 20", "trace = \"a.up\"", 1);
+    let files = [("a.csv", "\u{feff}t_s,x_m,y_m\n0,40,4\n"), ("a.up", "\u{feff}0\n5\n")];
+    Scenario::parse(&text, "drive.toml")?.resolve(&files.map(|(name, text)| (name.into(), text.into())).into())?;
+    Ok(())
+}
+
+#[test]
 fn vehicles_missing_from_the_mobility_file_are_reported() -> Result<(), Box<dyn std::error::Error>> {
     let track = "t_s,vehicle,x_m,y_m\n0,3,40,4\n9,3,50,4\n2,5,40,4\n4,5,50,4\n";
     let table = [

@@ -89,7 +89,8 @@ impl Scenario {
         name: &str,
         key: &str,
     ) -> Result<&'a str, ScenarioError> {
-        contents.get(name).map(String::as_str).ok_or_else(|| {
+        // Editors of Windows begin a file with a byte order mark.
+        contents.get(name).map(|text| text.strip_prefix('\u{feff}').unwrap_or(text)).ok_or_else(|| {
             let remedy = "create it, or name its folder with `--data DIR`";
             self.lines.error(key, format!("`{name}` was not found"), remedy)
         })
