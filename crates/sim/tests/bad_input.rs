@@ -51,8 +51,11 @@ const MESSAGES: &str = "kind = \"messages\"\nsize_bytes = 1000\nevery_ms = 20";
 
 const ROUTE: &str = "route = { from_m = [40, 4], to_m = [590, 4], speed_kmh = 50 }";
 
+const ATTACKER: &str = "position_m = [0, 0]\n[[attacker]]\nradio = \"its-g5\"\nnames = [\"rsu1\"]\ncams_per_s = 10\n\
+                        rssi_dbm = -60\nposition_m = [0, nan]";
+
 /// Text replaced in the valid scenario, its replacement, and the expected error.
-const TABLE: [(&str, &str, &str); 99] = [
+const TABLE: [(&str, &str, &str); 102] = [
     (
         "duration_s = 40\n",
         "duration_s = 40\nip_version = 5\n",
@@ -206,6 +209,9 @@ const TABLE: [(&str, &str, &str); 99] = [
         "kind = \"messages\"\nsize_bytes = 100\nevery_ms = 20\n[fleet]\nrate_mbit_s = [1, 90]",
         "line 27: this rate with 100 bytes each is more than 100000 messages a second",
     ),
+    ("x_m = [0, 1000]", "x_m = [nan, nan]", "line 4: `x_m`: [NaN, NaN] is no range; give the minimum and the"),
+    ("y_m = [-10, 10]", "y_m = [10, -10]", "line 5: `y_m`: [10, -10] is no range; give"),
+    ("position_m = [0, 0]", ATTACKER, "line 22: `position_m`: [0, NaN] is not within 1000 km of the origin; give"),
     ("size_bytes = 1000", "size_bytes = 3", "line 24: a message of 3 bytes is outside"),
     ("[traffic]", "[service]\nprefer = [\"wlan\"]\n[traffic]", "line 23: there is no path `wlan`"),
     ("name = \"mine\"", "name = \"kernel\"", "line 27: the strategy name `kernel` is taken"),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crosslane_core::path::Rat;
 
+use super::schema::MAX_UNIT_M;
 use super::{
     Background, Bound, Crossing, Data, Expectation, IpVersion, MAX_PATHS, MAX_UNITS, Motion, RadioPaths, RadioTunnel,
     Scenario, ScenarioError, Traffic, tunnel,
@@ -20,9 +21,6 @@ const MAX_VXLAN_NETWORK: u32 = 0x00ff_ffff;
 /// Maximum share of the airtime of background CAMs: above it stations would
 /// send less often (ETSI TS 102 687), which is not modelled.
 const MAX_CHANNEL_LOAD: f64 = 0.95;
-/// Maximum distance of an RSU from the map's origin along an axis, in m: its CAM
-/// has the position in degrees.
-const MAX_UNIT_M: f64 = 1e6;
 
 impl Scenario {
     /// Reads and checks the contents of the [files](Scenario::files), keyed by
