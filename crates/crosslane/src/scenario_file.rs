@@ -100,6 +100,7 @@ pub fn prepare_folder(
         }
         cause => failed(cause.into()),
     })?;
+    refuse_if_not_ours(folder, text)?;
     // Without it, a comparison that is killed leaves no results of another scenario.
     let summary = folder.join("summary.json");
     if summary.exists() {
@@ -111,9 +112,20 @@ pub fn prepare_folder(
     }
     warn_of_other_runs(folder, recorded);
     let json = serde_json::to_string_pretty(resolved).map_err(|cause| Error::failure(attempt(), cause))?;
-    fs::write(folder.join(COPY), text).map_err(failed)?;
     fs::write(folder.join("scenario.json"), json + "\n").map_err(failed)?;
+    fs::write(folder.join(COPY), text).map_err(failed)?;
     Ok(lock)
+}
+
+/// Without records of an earlier comparison, another scenario in the folder is the user's own.
+fn refuse_if_not_ours(folder: &Path, text: &str) -> Result<()> {
+    let own = folder.join(COPY);
+    let is_other = own.is_file() && fs::read(&own).is_ok_and(|present| present != text.as_bytes());
+    if !is_other || ["summary.json", "scenario.json"].iter().any(|name| folder.join(name).exists()) {
+        return Ok(());
+    }
+    let cause = "it is another scenario, which would be lost";
+    Err(Error::usage(format!("writing {}", own.display()), cause, "name another folder with --out"))
 }
 
 /// Records of other runs stay: they may be all that is left of long drives.
