@@ -199,7 +199,8 @@ fn print(file: &Path, json: bool, kind: &str, found: &Found) -> Result<()> {
     if json {
         let fault = failure.iter().filter(|_| findings.is_empty()).map(Error::to_string);
         let findings: Vec<String> = findings.iter().cloned().chain(fault).collect();
-        let found = json!({ "file": file, "kind": kind, "ok": ok, "findings": findings, "warnings": notes });
+        let found =
+            json!({ "file": file.to_string_lossy(), "kind": kind, "ok": ok, "findings": findings, "warnings": notes });
         return output::print(attempt, format!("{found:#}\n"));
     }
     let head = format!("{}: {kind}{}", file.display(), if ok { ", valid" } else { "" });

@@ -1,7 +1,9 @@
 //! `crosslane check`: which kind of file it takes one for, what can be read once only, and its result as JSON.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -60,6 +62,18 @@ fn a_file_with_a_fault_is_read_as_what_it_is_meant_to_be() {
         complaints.extend(complaint(&crosslane(workdir.path(), &["check", "f.toml"]), expected));
     }
     assert_none(complaints);
+}
+
+#[test]
+fn a_file_whose_name_is_not_utf_8_is_checked() {
+    let workdir = TempDir::new().unwrap();
+    let name = OsStr::from_bytes(b"\xff.toml");
+    fs::write(workdir.path().join(name), SCENARIO).unwrap();
+    let mut command = Command::new(CROSSLANE);
+    let output = command.args(["check", "--json"]).arg(name).current_dir(workdir.path()).output().unwrap();
+    let output = ProgramOutput::from(output);
+    let result: Value = serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    assert_eq!((&result["file"], &result["ok"]), (&"\u{fffd}.toml".into(), &true.into()), "{output:?}");
 }
 
 #[test]
