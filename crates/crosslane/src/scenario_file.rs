@@ -33,7 +33,8 @@ pub fn read(file: &Path, data: Option<&Path>) -> Result<Scenario> {
 /// One sentence with file and remedy (exit code 2).
 pub fn text(file: &Path) -> Result<String> {
     let attempt = format!("reading scenario {}", file.display());
-    read_text(file, attempt, "name a scenario that exists, as those in scenarios/")
+    let remedy = "name a scenario that exists, as those in scenarios/";
+    text_file::read(file).map_err(|cause| Error::usage(attempt, cause, remedy))
 }
 
 /// The same as [`read`] from the text of the file.
@@ -49,7 +50,8 @@ pub fn parse(text: &str, file: &Path, data: Option<&Path>) -> Result<Scenario> {
         let attempt = naming(&place.display().to_string(), file, &reference);
         let text = match import::import_named(&place) {
             Some(trace) => trace?,
-            None => read_text(&place, attempt, "correct the name, or put the file there")?,
+            None => text_file::read_regular(&place)
+                .map_err(|cause| Error::usage(attempt, cause, "correct the name, or put the file there"))?,
         };
         contents.insert(reference.name.clone(), text);
     }
@@ -154,8 +156,4 @@ fn locate(scenario: &Path, reference: &FileRef, data: Option<&Path>) -> Result<P
 fn naming(place: &str, scenario: &Path, reference: &FileRef) -> String {
     let line = reference.line.map_or(String::new(), |line| format!(" in line {line}"));
     format!("reading {place}, which {} names{line}", scenario.display())
-}
-
-fn read_text(file: &Path, attempt: String, remedy: &str) -> Result<String> {
-    text_file::read(file).map_err(|cause| Error::usage(attempt, cause, remedy))
 }

@@ -189,6 +189,6 @@ impl Replay {
 }
 
 fn read<T: for<'a> Deserialize<'a>>(file: &Path) -> Result<T> {
-    let text = text_file::read(file).map_err(|cause| cut_short(file, cause))?;
+    let text = text_file::read_regular(file).map_err(|cause| cut_short(file, cause))?;
     serde_json::from_str(&text).map_err(|cause| cut_short(file, cause))
 }

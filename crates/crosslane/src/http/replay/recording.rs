@@ -150,7 +150,7 @@ impl Recording {
     }
 
     fn add_events(&mut self, file: &Path) -> Result<()> {
-        let text = text_file::read(file).map_err(|cause| cut_short(file, cause))?;
+        let text = text_file::read_regular(file).map_err(|cause| cut_short(file, cause))?;
         let mut states = BTreeMap::new();
         for (place, line) in text.lines().enumerate() {
             let Ok(event) = serde_json::from_str::<Value>(line) else {
