@@ -112,7 +112,8 @@ impl Recording {
             let path = self.path(paths[row]);
             let of_path = self.bytes.entry(path).or_default();
             let mut total = of_path.last().map_or([0, 0], |(_, total)| *total);
-            total[usize::from(directions[row] == "down")] += bytes[row];
+            let sum = &mut total[usize::from(directions[row] == "down")];
+            *sum = sum.saturating_add(bytes[row]);
             of_path.push((at_s, total));
         }
         Some(())
