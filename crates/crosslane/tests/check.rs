@@ -77,6 +77,26 @@ fn a_file_whose_name_is_not_utf_8_is_checked() {
 }
 
 #[test]
+fn a_strategy_that_no_command_runs_is_a_fault_of_the_scenario() {
+    let workdir = TempDir::new().unwrap();
+    let tree = r#"{"format": "crosslane-tree", "version": 1, "strategy": "smartps", "nodes": [{"a_first": 0.25}]}"#;
+    fs::write(workdir.path().join("tree.json"), tree).unwrap();
+    let of = "base = \"threshold\"\n[strategy.signal]\nthreshold_dbm = -84";
+    assert!(SCENARIO.contains(of));
+    let cases = [
+        ("base = \"mp-dpa\"", "needs deadlines, and the traffic has none; make it of kind `deadline`, or choose"),
+        ("base = \"tunnel\"\ntrials = 0", "f.toml, line 26: strategy `"),
+        ("base = \"learned\"\ntree = \"tree.json\"", "f.toml, line 26: strategy `"),
+    ];
+    let mut complaints = Vec::new();
+    for (strategy, expected) in cases {
+        fs::write(workdir.path().join("f.toml"), SCENARIO.replacen(of, strategy, 1)).unwrap();
+        complaints.extend(complaint(&crosslane(workdir.path(), &["check", "f.toml"]), expected));
+    }
+    assert_none(complaints);
+}
+
+#[test]
 fn a_fault_is_in_the_json_too() {
     let workdir = TempDir::new().unwrap();
     let cases = [

@@ -59,6 +59,7 @@ impl Scenario {
         }
         data.trees = self.trees(contents)?;
         self.data = data;
+        self.check_agent_strategies()?;
         self.check_positions()
     }
 
