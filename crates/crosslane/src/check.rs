@@ -94,6 +94,12 @@ pub fn run(file: &Path, data: Option<&Path>, fix: bool, json: bool) -> Result<Ex
 
 fn check_scenario(file: &Path, text: &str, data: Option<&Path>) -> Result<Found> {
     let scenario = scenario_file::parse(text, file, data)?;
+    for strategy in &scenario.strategies {
+        // A strategy that no command runs is a fault of the file.
+        if scenario.check_strategy(Engine::Kernel, strategy).is_err() {
+            scenario.check_strategy(Engine::Simulator, strategy)?;
+        }
+    }
     let proofs = prove(&scenario, &SEEDS)?;
     let cannot =
         [("drive", Engine::Kernel), ("simulate", Engine::Simulator)].into_iter().filter_map(|(command, engine)| {
@@ -199,7 +205,8 @@ fn print(file: &Path, json: bool, kind: &str, found: &Found) -> Result<()> {
     if json {
         let fault = failure.iter().filter(|_| findings.is_empty()).map(Error::to_string);
         let findings: Vec<String> = findings.iter().cloned().chain(fault).collect();
-        let found = json!({ "file": file, "kind": kind, "ok": ok, "findings": findings, "warnings": notes });
+        let found =
+            json!({ "file": file.to_string_lossy(), "kind": kind, "ok": ok, "findings": findings, "warnings": notes });
         return output::print(attempt, format!("{found:#}\n"));
     }
     let head = format!("{}: {kind}{}", file.display(), if ok { ", valid" } else { "" });

@@ -34,7 +34,8 @@ pub fn read(file: &Path, data: Option<&Path>) -> Result<Scenario> {
 /// One sentence with file and remedy (exit code 2).
 pub fn text(file: &Path) -> Result<String> {
     let attempt = format!("reading scenario {}", file.display());
-    read_text(file, attempt, "name a scenario that exists, as those in scenarios/")
+    let remedy = "name a scenario that exists, as those in scenarios/";
+    text_file::read(file).map_err(|cause| Error::usage(attempt, cause, remedy))
 }
 
 /// The same as [`read`] from the text of the file.
@@ -50,7 +51,8 @@ pub fn parse(text: &str, file: &Path, data: Option<&Path>) -> Result<Scenario> {
         let attempt = naming(&place.display().to_string(), file, &reference);
         let text = match import::import_named(&place) {
             Some(trace) => trace?,
-            None => read_text(&place, attempt, "correct the name, or put the file there")?,
+            None => text_file::read_regular(&place)
+                .map_err(|cause| Error::usage(attempt, cause, "correct the name, or put the file there"))?,
         };
         contents.insert(reference.name.clone(), text);
     }
@@ -101,6 +103,7 @@ pub fn prepare_folder(
         }
         cause => failed(cause.into()),
     })?;
+    refuse_if_not_ours(folder, text)?;
     // Without it, a comparison that is killed leaves no results of another scenario.
     let summary = folder.join("summary.json");
     if summary.exists() {
@@ -112,9 +115,20 @@ pub fn prepare_folder(
     }
     warn_of_other_runs(folder, recorded);
     let json = serde_json::to_string_pretty(resolved).map_err(|cause| Error::failure(attempt(), cause))?;
-    fs::write(folder.join(COPY), text).map_err(failed)?;
     fs::write(folder.join("scenario.json"), json + "\n").map_err(failed)?;
+    fs::write(folder.join(COPY), text).map_err(failed)?;
     Ok(lock)
+}
+
+/// Without records of an earlier comparison, another scenario in the folder is the user's own.
+fn refuse_if_not_ours(folder: &Path, text: &str) -> Result<()> {
+    let own = folder.join(COPY);
+    let is_other = own.is_file() && fs::read(&own).is_ok_and(|present| present != text.as_bytes());
+    if !is_other || ["summary.json", "scenario.json"].iter().any(|name| folder.join(name).exists()) {
+        return Ok(());
+    }
+    let cause = "it is another scenario, which would be lost";
+    Err(Error::usage(format!("writing {}", own.display()), cause, "name another folder with --out"))
 }
 
 /// Records of other runs stay: they may be all that is left of long drives.
@@ -143,8 +157,4 @@ fn locate(scenario: &Path, reference: &FileRef, data: Option<&Path>) -> Result<P
 fn naming(place: &str, scenario: &Path, reference: &FileRef) -> String {
     let line = reference.line.map_or(String::new(), |line| format!(" in line {line}"));
     format!("reading {place}, which {} names{line}", scenario.display())
-}
-
-fn read_text(file: &Path, attempt: String, remedy: &str) -> Result<String> {
-    text_file::read(file).map_err(|cause| Error::usage(attempt, cause, remedy))
 }

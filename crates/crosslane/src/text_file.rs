@@ -1,11 +1,29 @@
 //! Reads text files given by the user, which can have any size or type.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, Read, Result};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Size limit of a file, in bytes; the largest public recording has 2.2 MB.
 pub const MAX_BYTES: u64 = 64 << 20;
+
+/// Opens a regular file; a pipe without a writer would block the program.
+///
+/// # Errors
+/// It cannot be opened, or is another kind of file.
+pub fn open_regular(file: &Path) -> Result<File> {
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(file)?;
+    if opened.metadata()?.is_file() { Ok(opened) } else { Err(Error::other("it is no regular file")) }
+}
+
+/// The same as [`read`] of a regular file.
+///
+/// # Errors
+/// As [`open_regular`] and [`read`].
+pub fn read_regular(file: &Path) -> Result<String> {
+    text_of(open_regular(file)?)
+}
 
 /// Reads a UTF-8 file of at most 64 MiB. The limit is applied while reading,
 /// since devices and pipes have no size.
@@ -13,8 +31,12 @@ pub const MAX_BYTES: u64 = 64 << 20;
 /// # Errors
 /// It cannot be read, is too large, or is not UTF-8.
 pub fn read(file: &Path) -> Result<String> {
+    text_of(File::open(file)?)
+}
+
+fn text_of(file: File) -> Result<String> {
     let mut bytes = Vec::new();
-    File::open(file)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(Error::new(ErrorKind::FileTooLarge, format!("it has more than {} MiB", MAX_BYTES >> 20)));
     }

@@ -57,7 +57,7 @@ const SCENARIOS: &[(&str, &str, &str)] = &[
     (
         "rate_mbit_s = 20",
         "trace = \"/dev/zero\"",
-        "reading /dev/zero, which s.toml names in line 21: it has more than 64 MiB",
+        "reading /dev/zero, which s.toml names in line 21: it is no regular file; correct the name",
     ),
     (
         "rate_mbit_s = 20",

@@ -1,7 +1,9 @@
 //! `crosslane check`: which kind of file it takes one for, what can be read once only, and its result as JSON.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -57,6 +59,38 @@ fn a_file_with_a_fault_is_read_as_what_it_is_meant_to_be() {
     let mut complaints = Vec::new();
     for (text, expected) in cases {
         fs::write(workdir.path().join("f.toml"), text).unwrap();
+        complaints.extend(complaint(&crosslane(workdir.path(), &["check", "f.toml"]), expected));
+    }
+    assert_none(complaints);
+}
+
+#[test]
+fn a_file_whose_name_is_not_utf_8_is_checked() {
+    let workdir = TempDir::new().unwrap();
+    let name = OsStr::from_bytes(b"\xff.toml");
+    fs::write(workdir.path().join(name), SCENARIO).unwrap();
+    let mut command = Command::new(CROSSLANE);
+    let output = command.args(["check", "--json"]).arg(name).current_dir(workdir.path()).output().unwrap();
+    let output = ProgramOutput::from(output);
+    let result: Value = serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    assert_eq!((&result["file"], &result["ok"]), (&"\u{fffd}.toml".into(), &true.into()), "{output:?}");
+}
+
+#[test]
+fn a_strategy_that_no_command_runs_is_a_fault_of_the_scenario() {
+    let workdir = TempDir::new().unwrap();
+    let tree = r#"{"format": "crosslane-tree", "version": 1, "strategy": "smartps", "nodes": [{"a_first": 0.25}]}"#;
+    fs::write(workdir.path().join("tree.json"), tree).unwrap();
+    let of = "base = \"threshold\"\n[strategy.signal]\nthreshold_dbm = -84";
+    assert!(SCENARIO.contains(of));
+    let cases = [
+        ("base = \"mp-dpa\"", "needs deadlines, and the traffic has none; make it of kind `deadline`, or choose"),
+        ("base = \"tunnel\"\ntrials = 0", "f.toml, line 26: strategy `"),
+        ("base = \"learned\"\ntree = \"tree.json\"", "f.toml, line 26: strategy `"),
+    ];
+    let mut complaints = Vec::new();
+    for (strategy, expected) in cases {
+        fs::write(workdir.path().join("f.toml"), SCENARIO.replacen(of, strategy, 1)).unwrap();
         complaints.extend(complaint(&crosslane(workdir.path(), &["check", "f.toml"]), expected));
     }
     assert_none(complaints);

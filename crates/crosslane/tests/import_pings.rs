@@ -85,6 +85,32 @@ fn a_trace_names_the_times_without_pings_and_an_operator_that_appears_late() {
     assert_eq!(delay_rows(&mine(), Cut { from_s: Some(70.0), to_s: None }, &late).len(), 21);
 }
 
+#[test]
+fn a_gap_of_years_before_a_lost_ping_is_named_and_can_be_cut_away() {
+    let text =
+        pings(&["0,mine,20,,", "0.05,mine,30,,", "0.1,mine,30,,", "1700000000,mine,,1,", "1700000001,mine,20,,"]);
+    let error = all(&mine(), &text).expect_err("a gap").to_string();
+    assert!(error.contains("nothing was measured from 0.1 s to 1700000000 s, longer than 60 s; import"), "{error}");
+    let after = Cut { from_s: Some(1.7e9), to_s: None };
+    assert_eq!(delay_rows(&mine(), after, &text), ["0,10,10,1,0,", "1,10,10,0,,"]);
+    let before = Cut { from_s: Some(0.025), to_s: Some(0.08) };
+    let rows =
+        ["0,12,12,0,0,", "0.005,13,13,,,", "0.015,14,14,,,", "0.025,15,15,,,", "0.035,15,15,,,", "0.045,15,15,,,"];
+    assert_eq!(delay_rows(&mine(), before, &text), rows);
+}
+
+#[test]
+fn a_trace_of_more_rows_than_a_scenario_reads_is_refused_unless_it_is_cut() {
+    let lines: Vec<String> = (0..300).map(|n| format!("{},mine,20,,\n{},mine,,1,", 60 * n, 60 * n + 50)).collect();
+    let text = pings(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+    let error = all(&mine(), &text).expect_err("too long").to_string();
+    assert!(
+        error.ends_with("its trace has more than 1000000 rows; import a part of it with --from-s and --to-s"),
+        "{error}"
+    );
+    assert!(delay_rows(&mine(), Cut { from_s: Some(15000.0), to_s: None }, &text).len() > 100_000);
+}
+
 /// Case, source, text, expected message.
 type Case = (&'static str, Source, String, &'static str);
 

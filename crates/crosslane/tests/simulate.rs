@@ -208,6 +208,22 @@ fn a_folder_belongs_to_one_comparison_at_a_time() {
 }
 
 #[test]
+fn a_scenario_of_the_users_own_is_not_overwritten_by_another() {
+    let workdir = workdir();
+    let own = workdir.path().join("out/scenario.toml");
+    fs::create_dir(workdir.path().join("out")).unwrap();
+    fs::write(&own, "name = \"mine\"\n").unwrap();
+    let output = simulate(&workdir, "--strategy kernel --out out");
+    let expected = "while writing out/scenario.toml: it is another scenario, which would be lost; name another folder";
+    assert_none(complaint(&output, expected).into_iter().collect());
+    assert_eq!(fs::read_to_string(&own).unwrap(), "name = \"mine\"\n");
+    fs::copy(workdir.path().join("s.toml"), &own).unwrap();
+    assert_eq!(simulate(&workdir, "--strategy kernel --out out").code, Some(0));
+    fs::write(&own, "name = \"mine\"\n").unwrap();
+    assert_eq!(simulate(&workdir, "--strategy kernel --out out").code, Some(0));
+}
+
+#[test]
 fn folders_of_runs_that_a_comparison_does_not_have_are_named_and_stay() {
     let workdir = workdir();
     let warning = |arguments: &str| simulate(&workdir, &format!("{arguments} --out out")).stderr;

@@ -51,6 +51,12 @@ const TUNNELS: &[(&str, &str, &str, &str)] = &[
         "mtu = 1300\nlisten",
         "line 3: an MTU of 1300 leaves 1241 bytes inside; IPv6 needs 1280: raise",
     ),
+    (
+        VEHICLE,
+        "[\"10.77.0.2/24\"]",
+        "[\"10.77.0.2/24\", \"10.77.0.2/24\"]",
+        "line 7: the tunnel has the address 10.77.0.2 twice; give each address once",
+    ),
     (GATEWAY, "10.77.0.3/32", "10.77.0.2/31", "line 12: addresses of vehicles \"van\" and \"car\" overlap; give each"),
     (
         GATEWAY,

@@ -139,6 +139,8 @@ fn a_folder_that_is_cut_short_is_one_sentence() {
         fs::write(&path, whole).unwrap();
     }
     let summary = fs::read_to_string(run.join("summary.json")).unwrap();
+    fs::write(run.join("summary.json"), summary.replace("\"duration_s\": 4.0", "\"duration_s\": -4.0")).unwrap();
+    expect("summary.json: `duration_s` is -4");
     fs::write(run.join("summary.json"), summary.replace("runs/kernel-1", "../elsewhere")).unwrap();
     expect("summary.json");
     fs::write(run.join("summary.json"), &summary[..summary.len() / 2]).unwrap();
@@ -161,6 +163,18 @@ fn a_run_whose_packets_are_cut_short_is_shown_with_a_warning() {
     let expected = "crosslane: run/runs/threshold-1/packets.arrow cannot be read, perhaps because its run was killed; the page shows \
                     the other records\n";
     assert_eq!(warning, expected);
+}
+
+#[test]
+fn a_run_of_a_fleet_is_said_to_have_no_records() {
+    let folder = simulated();
+    let scenario = folder.path().join("run/scenario.json");
+    let text = fs::read_to_string(&scenario).unwrap();
+    assert!(text.contains("\"fleet\": null"), "{text}");
+    fs::write(&scenario, text.replace("\"fleet\": null", "\"fleet\": { \"vehicles\": null }")).unwrap();
+    let output = crosslane(folder.path(), &["view", "run"]);
+    let expected = "crosslane: while reading run: a run of a fleet has no records to show; see runs/*/vehicles.csv in";
+    assert!(output.code == Some(2) && output.sentence().starts_with(expected), "{output:?}");
 }
 
 #[test]

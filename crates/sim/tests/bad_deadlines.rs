@@ -36,6 +36,7 @@ fn errors_in_deadlines_and_prices_are_reported() -> Result<(), Box<dyn std::erro
         (all.replace("deadline_s = 9", "deadline_s = 0"), "`deadline_s`: 0 is not above 0"),
         (all.replace("deadline_s = 9", "deadline_s = -1"), "`deadline_s`: -1 is not above 0"),
         (all.replace("deadline_s = 9", "deadline_s = nan"), "`deadline_s`: NaN is not above 0"),
+        (all.replace("period_s = 10", "period_s = 1e-300"), "is outside 0.001 to 3600; choose"),
         (all.replace("= 1000000", "= 10"), "`object_bytes`: 10 is outside 1000 to"),
         (format!("{all}\nobjects = 0"), "`objects`: 0 is outside 1 to"),
         (format!("{all}\nmin_object_bytes = 2000000"), "`min_object_bytes`: 2000000 is outside 1000 to 1000000"),

@@ -51,8 +51,11 @@ const MESSAGES: &str = "kind = \"messages\"\nsize_bytes = 1000\nevery_ms = 20";
 
 const ROUTE: &str = "route = { from_m = [40, 4], to_m = [590, 4], speed_kmh = 50 }";
 
+const ATTACKER: &str = "position_m = [0, 0]\n[[attacker]]\nradio = \"its-g5\"\nnames = [\"rsu1\"]\ncams_per_s = 10\n\
+                        rssi_dbm = -60\nposition_m = [0, nan]";
+
 /// Text replaced in the valid scenario, its replacement, and the expected error.
-const TABLE: [(&str, &str, &str); 96] = [
+const TABLE: [(&str, &str, &str); 102] = [
     (
         "duration_s = 40\n",
         "duration_s = 40\nip_version = 5\n",
@@ -195,6 +198,20 @@ const TABLE: [(&str, &str, &str); 96] = [
         "line 25: `pause_s`: [2, 1] is no range within 0 to 3600; give",
     ),
     (MESSAGES, "kind = \"upload\"", "line 23: `kind`: unknown word `upload`; did you mean `uploads`?"),
+    ("every_ms = 20", "every_ms = 1e-5", "line 25: `every_ms`: 0.00001 is outside 0.01 to 60000; choose"),
+    (
+        MESSAGES,
+        "kind = \"stream\"\nsize_bytes = 24\nrate_mbit_s = 20",
+        "line 25: this rate with 24 bytes each is more than 100000 messages a second; choose a lower `rate_mbit_s`",
+    ),
+    (
+        MESSAGES,
+        "kind = \"messages\"\nsize_bytes = 100\nevery_ms = 20\n[fleet]\nrate_mbit_s = [1, 90]",
+        "line 27: this rate with 100 bytes each is more than 100000 messages a second",
+    ),
+    ("x_m = [0, 1000]", "x_m = [nan, nan]", "line 4: `x_m`: [NaN, NaN] is no range; give the minimum and the"),
+    ("y_m = [-10, 10]", "y_m = [10, -10]", "line 5: `y_m`: [10, -10] is no range; give"),
+    ("position_m = [0, 0]", ATTACKER, "line 22: `position_m`: [0, NaN] is not within 1000 km of the origin; give"),
     ("size_bytes = 1000", "size_bytes = 3", "line 24: a message of 3 bytes is outside"),
     ("[traffic]", "[service]\nprefer = [\"wlan\"]\n[traffic]", "line 23: there is no path `wlan`"),
     ("name = \"mine\"", "name = \"kernel\"", "line 27: the strategy name `kernel` is taken"),
@@ -389,6 +406,14 @@ fn a_missing_or_broken_file_is_reported_with_its_line() -> Result<(), Box<dyn st
         error
             .is_err_and(|sentence| { sentence.starts_with("while reading data:lte.csv, line 2: `x` is not a number") })
     );
+    Ok(())
+}
+
+#[test]
+fn files_that_begin_with_a_byte_order_mark_are_read() -> Result<(), Box<dyn std::error::Error>> {
+    let text = VALID.replacen(ROUTE, "mobility = \"a.csv\"", 1).replacen("rate_mbit_s = 20", "trace = \"a.up\"", 1);
+    let files = [("a.csv", "\u{feff}t_s,x_m,y_m\n0,40,4\n"), ("a.up", "\u{feff}0\n5\n")];
+    Scenario::parse(&text, "drive.toml")?.resolve(&files.map(|(name, text)| (name.into(), text.into())).into())?;
     Ok(())
 }
 

@@ -9,7 +9,8 @@ use crosslane_core::roadside::messages::{MAX_UNITS, MAX_VEHICLES};
 use crosslane_sim::input::strict_toml;
 use crosslane_sim::input::toml_fault::{TomlFault, line_at};
 use ipnet::Ipv4Net;
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use crate::agent::config::Log;
@@ -27,6 +28,7 @@ type Complaint = (usize, String, &'static str);
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Where units and vehicles connect (TCP).
+    #[serde(deserialize_with = "with_port")]
     pub listen: SocketAddr,
     /// File of the controller's private key.
     pub key: PathBuf,
@@ -70,7 +72,7 @@ pub struct UnitConfig {
     /// Its address on the air.
     pub address: Ipv4Addr,
     /// UDP port of its encrypted tunnel.
-    #[serde(default = "port")]
+    #[serde(default = "port", deserialize_with = "above_zero")]
     pub port: u16,
     /// Its prefix, whose first address is its own.
     pub prefix: Spanned<UnitPrefix>,
@@ -114,6 +116,19 @@ fn redirect() -> Spanned<Redirect> {
 
 fn port() -> u16 {
     4760
+}
+
+fn with_port<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
+    let listen = SocketAddr::deserialize(from)?;
+    let fault = || D::Error::custom(format!("{listen} is no port; give the one that units and vehicles know, as 4761"));
+    (listen.port() > 0).then_some(listen).ok_or_else(fault)
+}
+
+fn above_zero<'de, D: Deserializer<'de>>(from: D) -> Result<u16, D::Error> {
+    match u16::deserialize(from)? {
+        0 => Err(D::Error::custom("0 is no port; give that of the unit's tunnel, as 4760")),
+        port => Ok(port),
+    }
 }
 
 impl Config {
@@ -185,6 +200,7 @@ pub fn private_key(config: &Config) -> Result<PrivateKey> {
 }
 
 fn check(config: &Config) -> Result<(), Complaint> {
+    config.log.check()?;
     let place = config.redirect.span().start;
     match (config.redirect.get_ref(), &config.openflow_socket) {
         (Redirect::OpenFlow, None) => {
@@ -367,6 +383,9 @@ home = "10.99.0.7"
             ("key = \"own.key\"", "key = \"own.key\"\nopenflow_socket = \"a\"", 4, "only OpenFlow uses"),
             ("key = \"own.key\"", "key = \"own.key\"\nredirect = \"nat\"", 4, "nat"),
             ("listen = \"127.0.0.1:4761\"", "listen = \"4761\"", 2, "socket address"),
+            ("listen = \"127.0.0.1:4761\"", "listen = \"127.0.0.1:0\"", 2, "127.0.0.1:0 is no port"),
+            ("next_hop = \"192.0.2.2\"", "next_hop = \"192.0.2.2\"\nport = 0", 18, "0 is no port"),
+            ("[[vehicle]]", "[log]\nevents_max_mb = 65536\n[[vehicle]]", 19, "events_max_mb is 65536"),
         ];
         for (good, bad, line, expected) in cases {
             let text = GOOD.replacen(good, bad, 1);

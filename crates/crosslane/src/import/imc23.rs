@@ -7,7 +7,7 @@ use super::Imc23Operator;
 use super::fault::Fault;
 use super::pings::{self, Columns};
 use super::table::Table;
-use super::trace::Trace;
+use super::trace::{Cut, Trace};
 
 const NOTES: [&str; 3] = [
     "Source: \"Performance of Cellular Networks on the Wheels\", IMC 2023,",
@@ -15,8 +15,8 @@ const NOTES: [&str; 3] = [
     "Five pings of 66 bytes a second over an idle link; signal: RSRP of the LTE cell.",
 ];
 
-/// The trace of one operator.
-pub(super) fn trace(text: &str, operator: Imc23Operator) -> Result<Trace, Fault> {
+/// The trace of one operator, of a part of the recording.
+pub(super) fn trace(text: &str, operator: Imc23Operator, cut: &Cut) -> Result<Trace, Fault> {
     let table = Table::open(text)?;
     let (prefix, name) = match operator {
         Imc23Operator::Verizon => ("verizon", "Verizon"),
@@ -32,5 +32,5 @@ pub(super) fn trace(text: &str, operator: Imc23Operator) -> Result<Trace, Fault>
         end_ms = row.time_ms(&time)?;
         pings::add(&mut samples, columns.sample(&row, end_ms)?).map_err(|fault| fault.at(row.line))?;
     }
-    pings::replay(name, NOTES.map(String::from).to_vec(), [0, end_ms], &samples)
+    pings::replay(name, NOTES.map(String::from).to_vec(), [0, end_ms], &samples, cut)
 }

@@ -163,13 +163,13 @@ pub fn import(source: &Source, cut: &Cut, text: &str, file_name: &str) -> Result
     let traced = match source {
         Source::Pam2025(operator) => pam2025::trace(text, *operator),
         Source::Feup(ap) => feup::trace(text, ap),
-        Source::Imc23(operator) => imc23::trace(text, *operator),
-        Source::Pings(operator) => pings::trace(text, operator),
+        Source::Imc23(operator) => imc23::trace(text, *operator, cut),
+        Source::Pings(operator) => pings::trace(text, operator, cut),
     };
     let written = |whole: trace::Trace| {
         let trace = whole.cut(cut)?;
         trace.check_length()?;
-        trace.check_gaps()?;
+        trace::check_gaps(trace.gaps.iter())?;
         Ok(trace.to_csv(file_name))
     };
     traced.and_then(written).map_err(|fault| fault.of(file_name))

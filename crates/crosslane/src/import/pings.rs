@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::fault::Fault;
 use super::table::{Column, FLAG, Quantity, RSSI, Row, Table};
-use super::trace::{Gap, Point, Trace};
+use super::trace::{self, Cut, Gap, Point, Trace};
 
 /// Largest RTT of a trace, in ms: a delay of a trace is at most 60 s.
 const MAX_RTT_MS: f64 = 60_000.0;
@@ -29,6 +29,8 @@ const RTT: Quantity = Quantity { meaning: "an RTT in ms", min: 0.0, max: 1e9 };
 const MAX_SPACING_MS: i64 = 1000;
 /// Time between rows of a changing delay: the period of link updates.
 const STEP_MS: i64 = 10;
+/// Maximum number of rows: a scenario reads no more of a trace.
+const MAX_ROWS: usize = 1_000_000;
 /// Maximum number of operators in an error message.
 const MAX_NAMED: usize = 16;
 
@@ -99,8 +101,8 @@ impl Columns {
     }
 }
 
-/// The trace of one operator in a recording of one's own.
-pub(super) fn trace(text: &str, operator: &str) -> Result<Trace, Fault> {
+/// The trace of one operator in a recording of one's own, or in a part of it.
+pub(super) fn trace(text: &str, operator: &str, cut: &Cut) -> Result<Trace, Fault> {
     let table = Table::open(text)?;
     let (time, name) = (table.column(&["t_s"])?, table.column(&["operator"])?);
     let columns =
@@ -122,7 +124,7 @@ pub(super) fn trace(text: &str, operator: &str) -> Result<Trace, Fault> {
         let known = others.into_iter().collect::<Vec<_>>().join(", ");
         return Err(Fault::new(format!("it has no operator `{operator}`"), format!("choose one of {known}")));
     }
-    replay(operator, Vec::new(), [zero_ms, end_ms], &samples)
+    replay(operator, Vec::new(), [zero_ms, end_ms], &samples, cut)
 }
 
 /// Adds a sample, which must be later than those before it.
@@ -137,68 +139,89 @@ pub(super) fn add(samples: &mut Vec<Sample>, sample: Option<Sample>) -> Result<(
 }
 
 /// The trace of `operator` from its samples, in ascending order; `source`: comment lines about the
-/// recording, which lasts from `zero_ms` to `end_ms`.
+/// recording, which lasts from `zero_ms` to `end_ms`. Outside of `cut` it has no more than the state at its beginning.
 pub(super) fn replay(
     operator: &str,
     mut source: Vec<String>,
     [zero_ms, end_ms]: [i64; 2],
     samples: &[Sample],
+    cut: &Cut,
 ) -> Result<Trace, Fault> {
     let pings: Vec<(i64, Ping)> = samples.iter().filter_map(|sample| Some((sample.t_ms, sample.ping?))).collect();
     let Some(median_ms) = median(pings.iter().filter_map(|(_, ping)| ping.rtt_ms()).collect()) else {
         return Err(Fault::no_samples(&format!("an answered ping of {operator}")));
     };
-    let mut points = BTreeMap::new();
-    set_delays(&mut points, zero_ms, &pings, median_ms);
-    let first = at(&mut points, zero_ms);
-    (first.loss, first.loss_down) = (Some(0.0), Some(0.0));
+    let window_ms = cut.window_ms(end_ms - zero_ms)?;
+    let gaps = gaps([zero_ms, end_ms], samples);
+    // Before the rows are made, of which a long gap would have too many.
+    trace::check_gaps(gaps.iter().filter(|gap| gap.is_in(window_ms)))?;
+    let mut points = Points { window_ms: window_ms.map(|ms| ms.saturating_add(zero_ms)), by_time: BTreeMap::new() };
+    points.set_delays(zero_ms, &pings, median_ms)?;
+    points.set(zero_ms, |first| (first.loss, first.loss_down) = (Some(0.0), Some(0.0)));
     let mut is_lossy = false;
     for sample in samples {
         let lost = sample.ping.map(|ping| ping == Ping::Lost).filter(|lost| *lost != is_lossy);
         if let Some(lost) = lost {
-            at(&mut points, sample.t_ms).loss = Some(f64::from(u8::from(lost)));
+            points.set(sample.t_ms, |point| point.loss = Some(f64::from(u8::from(lost))));
             is_lossy = lost;
         }
         if sample.rssi_dbm.is_some() {
-            at(&mut points, sample.t_ms).rssi_dbm = sample.rssi_dbm;
+            points.set(sample.t_ms, |point| point.rssi_dbm = sample.rssi_dbm);
         }
     }
     source.extend(NOTES.map(String::from));
     let subject = format!("pings over {operator}");
-    let gaps = gaps([zero_ms, end_ms], samples);
-    Ok(Trace::new(subject, source, zero_ms, points.into_values().collect()).with_gaps(gaps, end_ms - zero_ms))
+    let points = points.by_time.into_values().collect();
+    Ok(Trace::new(subject, source, zero_ms, points).with_gaps(gaps, end_ms - zero_ms))
 }
 
-/// The point at a time, new if there is none.
-fn at(points: &mut BTreeMap<i64, Point>, t_ms: i64) -> &mut Point {
-    points.entry(t_ms).or_insert(Point { t_ms, ..Point::default() })
+/// The points of a part of the recording.
+struct Points {
+    window_ms: [i64; 2],
+    by_time: BTreeMap<i64, Point>,
 }
 
-/// The delays over time, from the answered pings.
-fn set_delays(points: &mut BTreeMap<i64, Point>, zero_ms: i64, pings: &[(i64, Ping)], median_ms: f64) {
-    let mut set = |t_ms: i64, rtt_ms: f64| {
-        let down_ms = rtt_ms.min(median_ms) / 2.0;
-        let hundredths = |ms: f64| (ms * 100.0).round() / 100.0;
-        let point = at(points, t_ms);
-        (point.delay_ms, point.delay_down_ms) = (Some(hundredths(rtt_ms - down_ms)), Some(hundredths(down_ms)));
-    };
-    let mut last: Option<Answered> = None;
-    for &(t_ms, ping) in pings {
-        match (ping.rtt_ms(), &mut last) {
-            (None, last) => {
+impl Points {
+    /// Changes the point at a time, or, of an earlier time, that at the beginning.
+    fn set(&mut self, t_ms: i64, change: impl FnOnce(&mut Point)) {
+        let [from_ms, to_ms] = self.window_ms;
+        if t_ms < to_ms {
+            let t_ms = t_ms.max(from_ms);
+            change(self.by_time.entry(t_ms).or_insert(Point { t_ms, ..Point::default() }));
+        }
+    }
+
+    /// The delays over time, from the answered pings.
+    fn set_delays(&mut self, zero_ms: i64, pings: &[(i64, Ping)], median_ms: f64) -> Result<(), Fault> {
+        let set = |points: &mut Points, t_ms: i64, rtt_ms: f64| {
+            let down_ms = rtt_ms.min(median_ms) / 2.0;
+            let hundredths = |ms: f64| Some((ms * 100.0).round() / 100.0);
+            points.set(t_ms, |point| {
+                (point.delay_ms, point.delay_down_ms) = (hundredths(rtt_ms - down_ms), hundredths(down_ms));
+            });
+        };
+        let mut last: Option<Answered> = None;
+        for &(t_ms, ping) in pings {
+            let Some(rtt_ms) = ping.rtt_ms() else {
                 let last = last.as_mut().filter(|last| last.lost_at_ms.is_none());
                 last.into_iter().for_each(|last| last.lost_at_ms = Some(t_ms));
-            }
-            (Some(rtt_ms), before) => {
-                let to = (t_ms, rtt_ms);
-                match before {
-                    None => set(zero_ms, rtt_ms),
-                    Some(before) => before.steps(to).for_each(|(step_ms, rtt_ms)| set(step_ms, rtt_ms)),
+                continue;
+            };
+            match last {
+                None => set(self, zero_ms, rtt_ms),
+                Some(before) => {
+                    let steps = before.steps((t_ms, rtt_ms), self.window_ms);
+                    steps.for_each(|(step_ms, rtt_ms)| set(self, step_ms, rtt_ms));
                 }
-                set(t_ms, rtt_ms);
-                last = Some(Answered { t_ms, rtt_ms, lost_at_ms: None });
+            }
+            set(self, t_ms, rtt_ms);
+            last = Some(Answered { t_ms, rtt_ms, lost_at_ms: None });
+            if self.by_time.len() > MAX_ROWS {
+                let cause = format!("its trace has more than {MAX_ROWS} rows");
+                return Err(Fault::new(cause, "import a part of it with --from-s and --to-s"));
             }
         }
+        Ok(())
     }
 }
 
@@ -210,11 +233,13 @@ struct Answered {
 }
 
 impl Answered {
-    /// Times and RTTs between this ping and the next answered one.
-    fn steps(&self, to: (i64, f64)) -> impl Iterator<Item = (i64, f64)> + '_ {
+    /// Times and RTTs between this ping and the next answered one, from the last before `from_ms` to the last before
+    /// `to_ms`.
+    fn steps(&self, to: (i64, f64), [from_ms, to_ms]: [i64; 2]) -> impl Iterator<Item = (i64, f64)> + '_ {
         let is_gap = self.lost_at_ms.is_none() && to.0 - self.t_ms > MAX_SPACING_MS;
-        let end_ms = if is_gap { self.t_ms } else { self.lost_at_ms.unwrap_or(to.0) };
-        let steps = (1..).map(|step| self.t_ms + step * STEP_MS).take_while(move |t_ms| *t_ms < end_ms);
+        let end_ms = if is_gap { self.t_ms } else { self.lost_at_ms.unwrap_or(to.0).min(to_ms) };
+        let first = ((from_ms - self.t_ms) / STEP_MS).max(1);
+        let steps = (first..).map(|step| self.t_ms + step * STEP_MS).take_while(move |t_ms| *t_ms < end_ms);
         let lost = self.lost_at_ms.map(|t_ms| (t_ms, self.rtt_ms.min(to.1)));
         steps.map(move |t_ms| (t_ms, self.before(to, t_ms))).chain(lost)
     }

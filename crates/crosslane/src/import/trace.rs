@@ -12,6 +12,22 @@ pub struct Cut {
     pub to_s: Option<f64>,
 }
 
+impl Cut {
+    /// The first ms and the one after the last of a recording that ends at `end_ms`; without an end, none is after it.
+    pub(super) fn window_ms(&self, end_ms: i64) -> Result<[i64; 2], Fault> {
+        let end_s = seconds(end_ms);
+        let (from_s, to_s) = (self.from_s.unwrap_or(0.0), self.to_s.unwrap_or(end_s));
+        // Also false for NaN.
+        let inside = 0.0 <= from_s && from_s < to_s && to_s <= end_s;
+        if !inside && *self != Cut::default() {
+            let cause = format!("it covers 0 to {end_s} s, not {from_s} to {to_s} s");
+            return Err(Fault::new(cause, "choose a beginning and a later end within it"));
+        }
+        let ms = |s: f64| (s * 1000.0).round() as i64;
+        Ok([ms(from_s), self.to_s.map_or(i64::MAX, ms)])
+    }
+}
+
 /// State of a link from a time on; `None`: unchanged.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Point {
@@ -77,18 +93,10 @@ impl Trace {
 
     /// The part within `cut`; the state at its beginning applies from 0 on.
     pub fn cut(mut self, cut: &Cut) -> Result<Trace, Fault> {
-        let end_s = seconds(self.end_ms);
-        let (from_s, to_s) = (cut.from_s.unwrap_or(0.0), cut.to_s.unwrap_or(end_s));
         if *cut == Cut::default() {
             return Ok(self);
         }
-        // Also false for NaN.
-        let inside = 0.0 <= from_s && from_s < to_s && to_s <= end_s;
-        if !inside {
-            let cause = format!("it covers 0 to {end_s} s, not {from_s} to {to_s} s");
-            return Err(Fault::new(cause, "choose a beginning and a later end within it"));
-        }
-        let (from_ms, to_ms) = ((from_s * 1000.0).round() as i64, (to_s * 1000.0).round() as i64);
+        let [from_ms, to_ms] = cut.window_ms(self.end_ms)?;
         let first_after = self.points.partition_point(|point| point.t_ms <= from_ms);
         let held = self.points[..first_after].iter().fold(Point::default(), |held, point| Point {
             t_ms: from_ms,
@@ -99,11 +107,11 @@ impl Trace {
             loss_down: point.loss_down.or(held.loss_down),
             rssi_dbm: point.rssi_dbm.or(held.rssi_dbm),
         });
-        let rest = self.points[first_after..].iter().take_while(|point| cut.to_s.is_none() || point.t_ms < to_ms);
+        let rest = self.points[first_after..].iter().take_while(|point| point.t_ms < to_ms);
         self.points =
             std::iter::once(&held).chain(rest).map(|point| Point { t_ms: point.t_ms - from_ms, ..*point }).collect();
-        (self.from_ms, self.end_ms) = (from_ms, to_ms);
-        self.gaps.retain(|gap| gap.to_ms > from_ms && gap.from_ms < to_ms);
+        (self.from_ms, self.end_ms) = (from_ms, to_ms.min(self.end_ms));
+        self.gaps.retain(|gap| gap.is_in([from_ms, to_ms]));
         Ok(self)
     }
 
@@ -115,16 +123,6 @@ impl Trace {
         }
         let cause = format!("its last sample is {last_s} s after its beginning, but a trace lasts at most {MAX_S} s");
         Err(Fault::new(cause, "correct the time of the lines at fault, or cut it with --to-s"))
-    }
-
-    /// Whether every gap is short enough for the state before it to apply.
-    pub fn check_gaps(&self) -> Result<(), Fault> {
-        let Some(gap) = self.gaps.iter().find(|gap| gap.to_ms - gap.from_ms > MAX_GAP_MS) else {
-            return Ok(());
-        };
-        let (from_s, to_s) = (seconds(gap.from_ms), seconds(gap.to_ms));
-        let cause = format!("nothing was measured from {from_s} s to {to_s} s, longer than {} s", MAX_GAP_MS / 1000);
-        Err(Fault::new(cause, "import the part before or after it with --to-s or --from-s (of a scenario: @SECONDS)"))
     }
 
     /// The trace in the format of `docs/reference/scenario.md`, comments first.
@@ -157,7 +155,22 @@ impl Trace {
     }
 }
 
+/// Whether every gap is short enough for the state before it to apply.
+pub(super) fn check_gaps<'a>(mut gaps: impl Iterator<Item = &'a Gap>) -> Result<(), Fault> {
+    let Some(gap) = gaps.find(|gap| gap.to_ms - gap.from_ms > MAX_GAP_MS) else {
+        return Ok(());
+    };
+    let (from_s, to_s) = (seconds(gap.from_ms), seconds(gap.to_ms));
+    let cause = format!("nothing was measured from {from_s} s to {to_s} s, longer than {} s", MAX_GAP_MS / 1000);
+    Err(Fault::new(cause, "import the part before or after it with --to-s or --from-s (of a scenario: @SECONDS)"))
+}
+
 impl Gap {
+    /// Whether a part of it is within these times.
+    pub fn is_in(&self, [from_ms, to_ms]: [i64; 2]) -> bool {
+        self.to_ms > from_ms && self.from_ms < to_ms
+    }
+
     fn note(&self) -> String {
         let (from_s, to_s) = (seconds(self.from_ms), seconds(self.to_ms));
         format!("# Not measured: {from_s} s to {to_s} s of the recording; the state before (or the first) applies.\n")

@@ -93,7 +93,7 @@ impl Iterator for Recorded {
             }
             let batch = match self.batches.next()? {
                 Ok(batch) => self.read(&batch).ok_or_else(|| cut_short(&self.file, "a column has another type")),
-                Err(cause) => Err(cut_short(&self.file, cause)),
+                Err(fault) => Err(fault),
             };
             match batch {
                 Ok(inputs) => self.batch = inputs.into_iter(),

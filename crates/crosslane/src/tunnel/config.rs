@@ -220,6 +220,13 @@ impl TunnelConfig {
         let Some(first) = self.address.first() else {
             return Err((0, "the tunnel has no `address`".into(), "give one as [\"10.0.0.1/24\"]"));
         };
+        for (place, prefix) in self.address.iter().enumerate() {
+            let address = prefix.get_ref().0.addr();
+            if self.address[..place].iter().any(|other| other.get_ref().0.addr() == address) {
+                let cause = format!("the tunnel has the address {address} twice");
+                return Err((prefix.span().start, cause, "give each address once"));
+            }
+        }
         let v6 = self.address.iter().any(|prefix| prefix.get_ref().0.addr().is_ipv6());
         if v6 && self.inner_mtu() < 1280 {
             let cause = format!("an MTU of {} leaves {} bytes inside", self.mtu.get_ref(), self.inner_mtu());

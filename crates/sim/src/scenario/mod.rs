@@ -52,6 +52,7 @@ pub use params::{OracleParams, Steer, TunnelParams};
 pub use paths::LinkEntry;
 pub use resolved::Resolved;
 pub use route::{MAX_WAYPOINTS, Route};
+use schema::ordered;
 use source_map::Lines;
 pub use traffic::Traffic;
 pub use tunnel::Tunnel;
@@ -128,8 +129,10 @@ pub const MAX_UNITS: usize = 256;
 #[serde(deny_unknown_fields)]
 pub struct Map {
     /// Minimum and maximum x.
+    #[serde(deserialize_with = "ordered")]
     pub x_m: [f64; 2],
     /// Minimum and maximum y.
+    #[serde(deserialize_with = "ordered")]
     pub y_m: [f64; 2],
 }
 

@@ -13,7 +13,7 @@ use serde::ser::{SerializeStruct, Serializer};
 use serde::{Deserialize, Serialize};
 
 use super::effects::Effects;
-use super::schema::{integer, number, period, phy_rate, spans, station, whole};
+use super::schema::{integer, near, number, period, phy_rate, spans, station, whole};
 use super::{Background, Wire};
 use crate::radio::access_link::AccessModel;
 use crate::radio::fading::Fading;
@@ -155,6 +155,7 @@ pub struct Attacker {
     #[serde(deserialize_with = "number::<_, _, -120, 0>")]
     pub rssi_dbm: f64,
     /// Position that its CAMs state, in m.
+    #[serde(deserialize_with = "near")]
     pub position_m: [f64; 2],
     /// Intervals `[from, to]`, in s, in which it sends.
     #[serde(default, deserialize_with = "spans")]

@@ -9,6 +9,10 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 use crate::radio::fading::Fading;
 
+/// Maximum distance of an RSU or an attacker from the map's origin along an axis, in m: its CAM
+/// has the position in degrees.
+pub(super) const MAX_UNIT_M: f64 = 1e6;
+
 /// An integer as the default of a float key.
 pub(super) fn whole<const VALUE: i32>() -> f64 {
     f64::from(VALUE)
@@ -34,6 +38,25 @@ where
         return Ok(value.into());
     }
     Err(D::Error::custom(format!("{value} is not above 0 and up to {HIGH}; choose a number in this range")))
+}
+
+/// Two finite numbers, the smaller first.
+pub(super) fn ordered<'de, D: Deserializer<'de>>(from: D) -> Result<[f64; 2], D::Error> {
+    let [min, max] = <[f64; 2]>::deserialize(from)?;
+    if min.is_finite() && max.is_finite() && min <= max {
+        return Ok([min, max]);
+    }
+    Err(D::Error::custom(format!("[{min}, {max}] is no range; give the minimum and the maximum, in m")))
+}
+
+/// A position that a CAM can state: within 1000 km of the origin along each axis, in m.
+pub(super) fn near<'de, D: Deserializer<'de>>(from: D) -> Result<[f64; 2], D::Error> {
+    let [x, y] = <[f64; 2]>::deserialize(from)?;
+    if [x, y].iter().all(|axis_m| axis_m.abs() <= MAX_UNIT_M) {
+        return Ok([x, y]);
+    }
+    let km = MAX_UNIT_M / 1000.0;
+    Err(D::Error::custom(format!("[{x}, {y}] is not within {km} km of the origin; give x and y in m")))
 }
 
 /// A whole number from `LOW` to `HIGH`.

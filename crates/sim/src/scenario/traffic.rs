@@ -135,8 +135,11 @@ fn protocol(
 /// the space in an MTU of 1500, with IPv4.
 const UDP_BYTES: RangeInclusive<u32> = 24..=1472;
 
+/// Minimum period of messages, in ns: 100,000 a second.
+const MIN_PERIOD_NS: u64 = 10_000;
+
 impl Scenario {
-    /// Checks the size of messages.
+    /// Checks the size and the rate of messages.
     pub(super) fn check_traffic(&self) -> Result<(), ScenarioError> {
         let Some(size_bytes) = self.traffic.kind.message_bytes() else { return Ok(()) };
         let (min, max) = (UDP_BYTES.start(), UDP_BYTES.end() - u32::from(self.ip_version.longer_by_bytes()));
@@ -146,6 +149,14 @@ impl Scenario {
         self.lines.require(ok, "traffic.size_bytes", what, remedy)?;
         let what = format!("a message of {size_bytes} bytes is outside 16 to 1000000");
         let remedy = "choose a size in this range: sequence number and time need 16 bytes";
-        self.lines.require((16..=1_000_000).contains(&size_bytes), "traffic.size_bytes", what, remedy)
+        self.lines.require((16..=1_000_000).contains(&size_bytes), "traffic.size_bytes", what, remedy)?;
+        let most = self.fleet.as_ref().and_then(|fleet| self.traffic.kind.with_rate(fleet.rate_mbit_s?[1]));
+        for (kind, key) in [(Some(&self.traffic.kind), "traffic"), (most.as_ref(), "fleet")] {
+            let what = format!("this rate with {size_bytes} bytes each is more than 100000 messages a second");
+            let ok = kind.is_none_or(|kind| kind.period_ns() >= MIN_PERIOD_NS);
+            let remedy = "choose a lower `rate_mbit_s`, or a larger `size_bytes`";
+            self.lines.require(ok, &format!("{key}.rate_mbit_s"), what, remedy)?;
+        }
+        Ok(())
     }
 }

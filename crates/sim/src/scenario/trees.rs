@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crosslane_core::allocate::learned::tree::Tree;
 use crosslane_core::strategy;
 
-use super::base::values;
-use super::{Base, FileRef, Scenario, ScenarioError, Strategy};
+use super::base::{self, values};
+use super::{Base, FileRef, Scenario, ScenarioError, Strategy, TunnelParams};
 
 /// The parameter that names a tree.
 const KEY: &str = "tree";
@@ -39,7 +39,8 @@ impl Scenario {
     ) -> Result<Arc<dyn strategy::Strategy>, ScenarioError> {
         let rejected = |what: String| {
             let remedy = "see docs/reference/strategies.md for the strategies and their parameters";
-            self.lines.error("strategy", format!("strategy `{}`: {what}", given.name), remedy)
+            let place = self.strategies.iter().position(|strategy| strategy.name == given.name).unwrap_or(0);
+            self.lines.error(&format!("strategy.{place}"), format!("strategy `{}`: {what}", given.name), remedy)
         };
         let strategy = entry.read(values(&given.parameters)).map_err(|fault| rejected(fault.to_string()))?;
         match strategy.tree_file().map(|name| self.data.trees.get(name)) {
@@ -47,6 +48,22 @@ impl Scenario {
             Some(None) => Err(rejected("its tree was not read".into())),
             None => Ok(strategy),
         }
+    }
+
+    /// Checks the strategies that an agent of this scenario would have.
+    pub(super) fn check_agent_strategies(&self) -> Result<(), ScenarioError> {
+        for strategy in &self.strategies {
+            match strategy.base {
+                Base::Agent(entry) => self.agent_strategy(entry, strategy).map(drop)?,
+                Base::Tunnel => {
+                    let params = base::read::<TunnelParams>(&strategy.parameters).unwrap_or_default();
+                    let entry = params.steer.0;
+                    self.agent_strategy(entry, &strategy.steering(entry)).map(drop)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn tree_files(&self) -> impl Iterator<Item = FileRef> {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crosslane_core::path::{MAX_PATHS, Rat};
 
+use super::schema::MAX_UNIT_M;
 use super::{
     Background, Bound, Crossing, Data, Expectation, IpVersion, MAX_UNITS, Motion, RadioPaths, RadioTunnel, Scenario,
     ScenarioError, Traffic, tunnel,
@@ -20,9 +21,6 @@ const MAX_VXLAN_NETWORK: u32 = 0x00ff_ffff;
 /// Maximum share of the airtime of background CAMs: above it stations would
 /// send less often (ETSI TS 102 687), which is not modelled.
 const MAX_CHANNEL_LOAD: f64 = 0.95;
-/// Maximum distance of an RSU from the map's origin along an axis, in m: its CAM
-/// has the position in degrees.
-const MAX_UNIT_M: f64 = 1e6;
 
 impl Scenario {
     /// Reads and checks the contents of the [files](Scenario::files), keyed by
@@ -61,6 +59,7 @@ impl Scenario {
         }
         data.trees = self.trees(contents)?;
         self.data = data;
+        self.check_agent_strategies()?;
         self.check_positions()
     }
 
@@ -89,7 +88,8 @@ impl Scenario {
         name: &str,
         key: &str,
     ) -> Result<&'a str, ScenarioError> {
-        contents.get(name).map(String::as_str).ok_or_else(|| {
+        // Editors of Windows begin a file with a byte order mark.
+        contents.get(name).map(|text| text.strip_prefix('\u{feff}').unwrap_or(text)).ok_or_else(|| {
             let remedy = "create it, or name its folder with `--data DIR`";
             self.lines.error(key, format!("`{name}` was not found"), remedy)
         })

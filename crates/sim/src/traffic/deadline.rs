@@ -20,7 +20,8 @@ pub(super) const KEYS: [&str; 7] =
 
 /// Least size of an object, in bytes.
 const MIN_BYTES: u64 = 1_000;
-/// Maximum period and deadline, in s.
+/// Minimum period, and maximum period and deadline, in s.
+const MIN_PERIOD_S: f64 = 0.001;
 const MAX_S: f64 = 3600.0;
 /// Maximum random delay of the first object, in s. By this the seeds of a world
 /// without randomness differ.
@@ -42,7 +43,7 @@ pub struct DeadlineTraffic {
     /// Least size to which a sender that adapts reduces them, in bytes (1,000 to `object_bytes`); `None`: it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_object_bytes: Option<u64>,
-    /// Period, in s (above 0, at most 3600).
+    /// Period, in s (0.001 to 3600).
     pub period_s: f64,
     /// Time from an object's generation to its last byte read, in s (above 0, at
     /// most 3600).
@@ -67,13 +68,14 @@ pub struct Starts {
 
 impl DeadlineTraffic {
     pub(super) fn read(keys: &mut Keys) -> Result<DeadlineTraffic, Fault> {
-        let object_bytes = keys.whole("object_bytes", MIN_BYTES..=1_000_000_000, None)?;
-        let (period_s, deadline_s) = (keys.above_zero("period_s", MAX_S)?, keys.above_zero("deadline_s", MAX_S)?);
-        let objects = keys.whole("objects", 1..=u32::MAX, Some(u32::MAX))?;
+        let object_bytes = keys.within("object_bytes", MIN_BYTES..=1_000_000_000, None)?;
+        let period_s = keys.within("period_s", MIN_PERIOD_S..=MAX_S, None)?;
+        let deadline_s = keys.above_zero("deadline_s", MAX_S)?;
+        let objects = keys.within("objects", 1..=u32::MAX, Some(u32::MAX))?;
         let late = keys.take("late")?.unwrap_or_default();
-        let min_object_bytes = Some(keys.whole("min_object_bytes", MIN_BYTES..=object_bytes, Some(object_bytes))?);
+        let min_object_bytes = Some(keys.within("min_object_bytes", MIN_BYTES..=object_bytes, Some(object_bytes))?);
         let min_object_bytes = min_object_bytes.filter(|bytes| *bytes < object_bytes);
-        let droppable_every = Some(keys.whole("droppable_every", 1..=u32::MAX, Some(u32::MAX))?);
+        let droppable_every = Some(keys.within("droppable_every", 1..=u32::MAX, Some(u32::MAX))?);
         let droppable_every = droppable_every.filter(|every| *every < u32::MAX);
         Ok(DeadlineTraffic { object_bytes, min_object_bytes, period_s, deadline_s, objects, droppable_every, late })
     }

@@ -68,11 +68,11 @@ impl Keys {
         Err(Fault::at(key, format!("{value} is not above 0 and up to {max}; choose a number in this range")))
     }
 
-    /// A whole number within a range; `default` if it is not given.
+    /// A number within a range; `default` if it is not given.
     ///
     /// # Errors
     /// It is missing and has no default, or it is outside.
-    pub fn whole<T>(&mut self, key: &str, range: RangeInclusive<T>, default: Option<T>) -> Result<T, Fault>
+    pub fn within<T>(&mut self, key: &str, range: RangeInclusive<T>, default: Option<T>) -> Result<T, Fault>
     where
         T: DeserializeOwned + PartialOrd + Display,
     {

@@ -1,6 +1,7 @@
 //! Timestamped messages, sent periodically; in kind `ping-pong` the server
 //! answers each.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -11,15 +12,15 @@ use super::{Paced, Protocol, Source, Span, TrafficKind};
 
 pub(super) const KEYS: [&str; 2] = ["size_bytes", "every_ms"];
 
-/// Maximum period, in ms.
-const MAX_EVERY_MS: f64 = 60_000.0;
+/// Range of the period, in ms.
+const EVERY_MS: RangeInclusive<f64> = 0.01..=60_000.0;
 
 /// Timestamped messages.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Messages {
     /// Size of a message, in bytes (16 to 1,000,000).
     pub size_bytes: u32,
-    /// Period, in ms (above 0, at most 60,000).
+    /// Period, in ms (0.01 to 60,000).
     pub every_ms: f64,
     /// True if the server answers each message.
     #[serde(skip)]
@@ -29,7 +30,7 @@ pub struct Messages {
 impl Messages {
     pub(super) fn read(keys: &mut Keys, is_answered: bool) -> Result<Messages, Fault> {
         let size_bytes = keys.need("size_bytes")?;
-        Ok(Messages { size_bytes, every_ms: keys.above_zero("every_ms", MAX_EVERY_MS)?, is_answered })
+        Ok(Messages { size_bytes, every_ms: keys.within("every_ms", EVERY_MS, None)?, is_answered })
     }
 }
 

@@ -16,11 +16,10 @@ pub(super) fn ranges(config: &Config) -> Result<(), Complaint> {
     let ranges = [
         ("overlap_ms", &config.service.overlap_ms, 0..=1000, "give 0 to 1000"),
         ("transport_period_ms", &config.observe.transport_period_ms, 1..=1000, "give 1 to 1000"),
-        ("events_max_mb", &config.log.events_max_mb, 1..=10_000, "give 1 to 10000"),
     ];
     match ranges.into_iter().find(|(_, value, range, _)| !range.contains(value.get_ref())) {
         Some((key, value, _, remedy)) => Err((value.span().start, format!("{key} is {}", value.get_ref()), remedy)),
-        None => Ok(()),
+        None => config.log.check(),
     }
 }
 

@@ -16,6 +16,20 @@ pub struct Log {
     pub events_max_mb: Spanned<u32>,
 }
 
+impl Log {
+    /// Checks the size of the file.
+    ///
+    /// # Errors
+    /// Place in the text, cause and remedy.
+    pub fn check(&self) -> Result<(), (usize, String, &'static str)> {
+        let megabytes = self.events_max_mb.get_ref();
+        if (1..=10_000).contains(megabytes) {
+            return Ok(());
+        }
+        Err((self.events_max_mb.span().start, format!("events_max_mb is {megabytes}"), "give 1 to 10000"))
+    }
+}
+
 impl Default for Log {
     fn default() -> Log {
         Log { events: None, events_max_mb: Spanned::new(0..0, 16) }

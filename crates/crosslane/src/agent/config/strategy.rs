@@ -33,7 +33,7 @@ pub fn with_tree(strategy: Arc<dyn Strategy>, file: &Path) -> Result<Arc<dyn Str
     let Some(name) = strategy.tree_file() else { return Ok(strategy) };
     let file = file.parent().unwrap_or(Path::new("")).join(name);
     let attempt = || format!("reading tree {}", file.display());
-    let text = text_file::read(&file)
+    let text = text_file::read_regular(&file)
         .map_err(|cause| Error::usage(attempt(), cause, "correct `tree` of [strategy], or put the file there"))?;
     let remedy = "make the tree again with `crosslane-lab learn train`, or remove `tree`";
     let tree = serde_json::from_str(&text).map_err(|cause| Error::usage(attempt(), cause, remedy))?;

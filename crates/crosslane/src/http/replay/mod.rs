@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crosslane_core::allocate::Mode;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use crate::arrow_file::{self, cut_short};
@@ -60,6 +61,7 @@ struct Run {
 struct Scenario {
     paths: Vec<Named>,
     roadside_units: Vec<Unit>,
+    fleet: Option<IgnoredAny>,
     service: Service,
 }
 
@@ -86,7 +88,16 @@ impl Replay {
     /// # Errors
     /// A file is missing or cut short, or there are no records.
     pub fn open(folder: &Path) -> Result<Replay> {
-        let (summary, scenario) = (read(&folder.join("summary.json"))?, read(&folder.join("scenario.json"))?);
+        let file = folder.join("summary.json");
+        let (summary, scenario): (Summary, Scenario) = (read(&file)?, read(&folder.join("scenario.json"))?);
+        if summary.duration_s < 0.0 {
+            return Err(cut_short(&file, format!("`duration_s` is {}", summary.duration_s)));
+        }
+        if scenario.fleet.is_some() {
+            let cause = "a run of a fleet has no records to show";
+            let remedy = "see runs/*/vehicles.csv in it, one row per vehicle";
+            return Err(Error::usage(format!("reading {}", folder.display()), cause, remedy));
+        }
         let mut replay = Replay { folder: folder.into(), summary, scenario, last: Mutex::default() };
         replay.summary.runs.retain(|run| run.folder.is_some());
         replay.recording(0)?;
@@ -190,6 +201,6 @@ impl Replay {
 }
 
 fn read<T: for<'a> Deserialize<'a>>(file: &Path) -> Result<T> {
-    let text = text_file::read(file).map_err(|cause| cut_short(file, cause))?;
+    let text = text_file::read_regular(file).map_err(|cause| cut_short(file, cause))?;
     serde_json::from_str(&text).map_err(|cause| cut_short(file, cause))
 }

@@ -112,7 +112,8 @@ impl Recording {
             let path = self.path(paths[row]);
             let of_path = self.bytes.entry(path).or_default();
             let mut total = of_path.last().map_or([0, 0], |(_, total)| *total);
-            total[usize::from(directions[row] == "down")] += bytes[row];
+            let sum = &mut total[usize::from(directions[row] == "down")];
+            *sum = sum.saturating_add(bytes[row]);
             of_path.push((at_s, total));
         }
         Some(())
@@ -150,7 +151,7 @@ impl Recording {
     }
 
     fn add_events(&mut self, file: &Path) -> Result<()> {
-        let text = text_file::read(file).map_err(|cause| cut_short(file, cause))?;
+        let text = text_file::read_regular(file).map_err(|cause| cut_short(file, cause))?;
         let mut states = BTreeMap::new();
         for (place, line) in text.lines().enumerate() {
             let Ok(event) = serde_json::from_str::<Value>(line) else {
