@@ -1,11 +1,13 @@
 """The command `crosslane-lab`: exit code 0 for success, 1 for failure, 2 for unusable input, 130 after Ctrl-C."""
 
 import argparse
+import contextlib
 import errno
+import os
 import signal
 import sys
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from crosslane_lab import __version__, calibrate
@@ -26,12 +28,15 @@ from crosslane_lab.runs.folder import RunFolder
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with the given arguments (default: the process's) and return its exit code."""
-    options = _parser().parse_args(arguments)
     try:
-        return options.act(options) or 0
+        with _printed():
+            options = _parser().parse_args(arguments)
+            return options.act(options) or 0
     except LabError as error:
         print(f"crosslane-lab: {error}", file=sys.stderr)
         return 2
+    except _Unread:
+        return 0
     except OSError as error:
         attempt = f"working on {error.filename}" if error.filename else "printing"
         remedy = "free some space there" if error.errno == errno.ENOSPC else "check the path and its permissions"
@@ -40,6 +45,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("crosslane-lab: stopped", file=sys.stderr)
         return 128 + signal.SIGINT
+
+
+class _Unread(Exception):
+    """Nobody reads the output any more, as after `| head`: that is no failure."""
+
+
+@contextlib.contextmanager
+def _printed() -> Iterator[None]:
+    """Prints all that the command prints: errors of standard output are raised here, not when Python ends."""
+    try:
+        try:
+            yield
+        finally:
+            if sys.stdout:
+                sys.stdout.flush()
+    except OSError as error:
+        if error.filename is None and sys.stdout and sys.stdout is sys.__stdout__:
+            with Path(os.devnull).open("wb") as nothing:
+                os.dup2(nothing.fileno(), sys.stdout.fileno())  # Python flushes it again when it ends.
+        if isinstance(error, BrokenPipeError) and error.filename is None:
+            raise _Unread from error
+        raise
 
 
 def _parser() -> argparse.ArgumentParser:

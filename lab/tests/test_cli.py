@@ -2,8 +2,11 @@
 
 import errno
 import json
+import os
 import resource
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
@@ -78,6 +81,33 @@ def test_a_full_disk_is_named_with_what_to_do(
     assert main(["report", str(drive), "--open", "no"]) == 1
     sentence = "crosslane-lab: while printing: No space left on device; free some space there\n"
     assert capsys.readouterr().err == sentence
+
+
+def printing(arguments: list[str], drive: Path, output: int) -> tuple[int, str]:
+    """Exit code and messages of the command in its own process, with this standard output."""
+    named = {"DRIVE": str(drive), "OUT": str(drive / "page.md")}
+    command = [sys.executable, "-m", "crosslane_lab", *(named.get(each, each) for each in arguments)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": ""}
+    done = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, env=environment, check=False)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["results", "DRIVE", "--out", "OUT"], ["results", "--help"], ["--version"]])
+def test_output_that_nobody_reads_is_no_failure(arguments: list[str], drive: Path) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    try:
+        code, messages = printing(arguments, drive, writes)
+    finally:
+        os.close(writes)
+    assert (code, "ipe" in messages, "Traceback" in messages) == (0, False, False)
+
+
+def test_a_full_disk_below_standard_output_is_a_failure(drive: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        code, messages = printing(["results", "DRIVE", "--out", "OUT"], drive, full.fileno())
+    sentence = "crosslane-lab: while printing: No space left on device; free some space there"
+    assert (code, messages.splitlines()[-1]) == (1, sentence)
 
 
 def test_a_result_that_does_not_fit_on_the_disk_is_named_and_not_left_in_part(
