@@ -166,6 +166,19 @@ def remove(name: str) -> Callable[[Path], None]:
     return lambda root: (root / name).unlink()
 
 
+def damage(name: str) -> Callable[[Path], None]:
+    """Random bytes between the head and the end with the schema."""
+
+    def act(root: Path) -> None:
+        whole = (root / name).read_bytes()
+        places = range(len(whole) // 20, len(whole) // 2)
+        bad = bytes((byte ^ 0xA5) if place in places else byte for place, byte in enumerate(whole))
+        (root / name).unlink()
+        (root / name).write_bytes(bad)
+
+    return act
+
+
 PACKETS = "runs/kernel-1/packets.arrow"
 EVENTS = "runs/kernel-1/events.jsonl"
 
@@ -193,6 +206,11 @@ BAD = {
     "broken versions": (put("versions.json", "{"), "versions.json: not JSON", "run the drive again"),
     "no packets": (remove(PACKETS), "packets.arrow: the file is missing", "run the drive again"),
     "not Arrow": (put(PACKETS, "text"), "packets.arrow: not an Arrow IPC file", "run the drive again"),
+    "damaged Arrow": (
+        damage(PACKETS),
+        "packets.arrow: the file is damaged (",
+        "run the drive again",
+    ),
     "column missing": (
         table("packets.arrow", lambda t: t.drop("dsn")),
         "column `dsn` is missing",
@@ -227,6 +245,12 @@ def test_bad_input_is_reported_in_one_line_with_exit_code_2(
     assert cause in output.err
     assert remedy in output.err
     assert not (drive / "report.html").exists()
+
+
+def test_a_name_that_is_not_utf_8_is_refused(drive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = drive.rename(os.fsdecode(os.fsencode(drive) + b"\xff"))
+    assert main(["report", str(other)]) == 2
+    assert "the name is not UTF-8; rename it" in capsys.readouterr().err
 
 
 def test_a_missing_folder_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -210,6 +210,11 @@ def test_a_missing_side_is_reported(workspace: Workspace, tmp_path: Path) -> Non
             "conformance.csv: not a golden file (",
         ),
         (
+            "conformance.csv",
+            "scenario,strategy,metric,seeds,kernel_version,kernel,verdict\na,b,c,1",
+            "conformance.csv: not a golden file (ValueError: the row of a, b: c is not complete); remove it and",
+        ),
+        (
             "conformance.toml",
             "[[exception]]\n",
             "conformance.toml: not a list of exceptions (KeyError: 'scenario')",

@@ -1,8 +1,10 @@
 """A made-up paper of five claims on the frame: its page, and which runs are made again."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from crosslane_lab.errors import LabError
@@ -89,6 +91,12 @@ def test_only_missing_and_stale_runs_are_made(options: Options) -> None:
     assert runs_after(PAPER, "# another build\n") == (before + 1, 2)
     (options.runner.root / "city" / "summary.json").unlink()
     assert runs_after(PAPER) == (before + 1, 3)
+    record = options.runner.root / "city" / "runs" / "ours-1" / "windows.arrow"
+    record.parent.mkdir(parents=True)
+    pl.DataFrame({"t_ns": [1]}).write_ipc(record)
+    assert runs_after(PAPER) == (before + 1, 3)
+    os.truncate(record, 100)
+    assert runs_after(PAPER) == (before + 1, 4), "a record that was cut"
 
 
 @pytest.mark.parametrize("name", ["hapanchak", "nota", "szilagyi", "torrinhas"])
