@@ -155,6 +155,18 @@ def summary(**changes: object) -> Callable[[Path], None]:
     return lambda root: synthetic.change_summary(root, **changes)
 
 
+def scenario(part: str, key: str, value: object) -> Callable[[Path], None]:
+    return lambda root: resolved_scenario.change(root, lambda data: data[part].update({key: value}))
+
+
+def metric(name: str, value: float) -> Callable[[Path], None]:
+    def act(root: Path) -> None:
+        runs = json.loads((root / "summary.json").read_text())["runs"]
+        synthetic.change_summary(root, runs=[run | {"metrics": run["metrics"] | {name: value}} for run in runs])
+
+    return act
+
+
 def table(name: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> Callable[[Path], None]:
     def act(root: Path) -> None:
         synthetic.rewrite(root / "runs" / "kernel-1" / name, change)
@@ -198,6 +210,34 @@ BAD = {
     ),
     "broken scenario": (put("scenario.json", "{"), "scenario.json: not JSON", "run it again"),
     "odd scenario": (put("scenario.json", '{"service": 1}'), "scenario.json: not a scenario", "run it again"),
+    **{
+        f"scenario with {key} {value!r}": (scenario(part, key, value), f"`{key}` is not {what}", "run it again")
+        for part, key, value, what in (
+            ("traffic", "direction", -1, "text"),
+            ("traffic", "deadline_s", "soon", "a number"),
+            ("service", "late_ms", None, "a number"),
+            ("service", "late_ms", 1e300, "a number, or too great"),
+            ("service", "mode", [], "text"),
+            ("service", "prefer", [1], "a list of text"),
+        )
+    },
+    "a path without a name": (
+        lambda root: resolved_scenario.change(root, lambda data: data["paths"][0].pop("name")),
+        "not a scenario (KeyError: 'name')",
+        "run it again",
+    ),
+    "an infinite metric": (
+        metric("path.lte.share", float("inf")),
+        "`path.lte.share` is inf, which",
+        "run the drive",
+    ),
+    "a metric that is too great": (metric("path.lte.share", 1e308), "`path.lte.share` is 1e+308", "run the drive"),
+    "a whole number that is too great": (metric("gap_ms.max", 10**400), "`gap_ms.max` is ", "run the drive"),
+    "a seed of text": (summary(seeds=["1"]), "`seeds` has the wrong type", "run the drive again"),
+    "a strategy that is a number": (summary(strategies=[1]), "`strategies` has the wrong type", "run the drive"),
+    "a name that leaves the folder": (summary(scenario="../x"), "`scenario` is no name", "run the drive again"),
+    "half a character": (summary(title="\ud800"), "summary.json: not JSON (", "give the folder that"),
+    "a deep scenario": (put("scenario.json", "[" * 100_000), "scenario.json: not JSON (nested", "run it again"),
     "fleet": (
         lambda root: resolved_scenario.change(root, lambda data: data.update(fleet={"vehicles": 9})),
         "a run of a fleet has no records",
