@@ -274,9 +274,13 @@ def test_the_trials_of_a_run_become_rows_of_a_store_and_longer_drives_are_the_sa
     shown = {"a": {"rtt_ms": 20.0}, "b": {}, "was_a_first": True, "is_a_preferred": True}
     shown |= {"goodput_mbit_s": [5.0, 4.0], "delay_ms": [20.0, None]}
     trial = {"event": "trial", "t_s": 1.0, "source": "agent", "paths": ["wifi", "cellular"]} | shown
-    lines = [trial, {"event": "order", "order": []}]
+    lines = [trial, {"event": "order", "t_s": 2.0, "source": "agent", "order": []}]
     (folder / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert list(refit.rows(tmp_path)) == [shown]
+    for line, cause in (('{"event": "tri', "line 1: not an event"), (json.dumps(trial | {"b": 1}), None)):
+        (folder / "events.jsonl").write_text(line.replace('"b": 1, ', ""))
+        with pytest.raises(LabError, match=cause or "a trial has no `b`; remove"):
+            list(refit.rows(tmp_path))
 
 
 def test_windows_of_different_traffic_are_not_compared_with_each_other() -> None:

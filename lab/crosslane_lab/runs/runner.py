@@ -79,7 +79,12 @@ class Runner:
         stderr = None if show_messages else subprocess.PIPE
         try:
             done = subprocess.run(
-                [str(self.program), *arguments], stdout=subprocess.PIPE, stderr=stderr, text=True, check=False
+                [str(self.program), *arguments],
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                encoding="utf-8",
+                errors="replace",
+                check=False,
             )
         except OSError as error:
             cause = error.strerror or str(error)
