@@ -1,7 +1,7 @@
 """The values of JSON files that the lab reads."""
 
 import json
-from typing import Any
+from typing import Any, TypeGuard
 
 MOST = 1e18
 """No quantity of a drive is greater; what is could not be drawn."""
@@ -18,7 +18,7 @@ def loads(text: str) -> Any:  # noqa: ANN401
     return value
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[int | float]:
     """Whether a JSON value is a number, and one that a drive can have."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MOST
 
