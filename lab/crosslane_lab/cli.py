@@ -1,16 +1,20 @@
 """The command `crosslane-lab`: exit code 0 for success, 1 for failure, 2 for unusable input, 130 after Ctrl-C."""
 
 import argparse
+import contextlib
 import errno
+import os
 import signal
 import sys
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import polars as pl
 
 from crosslane_lab import __version__, calibrate
 from crosslane_lab.conformance import command as conformance_command
-from crosslane_lab.errors import LabError, unreadable
+from crosslane_lab.errors import LabError, first_line, unreadable
 from crosslane_lab.learn import command as learn
 from crosslane_lab.mobility import command as mobility
 from crosslane_lab.openflow import command as openflow
@@ -22,16 +26,19 @@ from crosslane_lab.papers.nota import traces_command as traces
 from crosslane_lab.progress import Progress
 from crosslane_lab.report import page as report
 from crosslane_lab.runs.folder import RunFolder
+from crosslane_lab.runs.tables import damaged
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with the given arguments (default: the process's) and return its exit code."""
-    options = _parser().parse_args(arguments)
     try:
-        return options.act(options) or 0
+        with _printed():
+            return _act(_parser().parse_args(arguments))
     except LabError as error:
         print(f"crosslane-lab: {error}", file=sys.stderr)
         return 2
+    except _Unread:
+        return 0
     except OSError as error:
         attempt = f"working on {error.filename}" if error.filename else "printing"
         remedy = "free some space there" if error.errno == errno.ENOSPC else "check the path and its permissions"
@@ -40,6 +47,53 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("crosslane-lab: stopped", file=sys.stderr)
         return 128 + signal.SIGINT
+
+
+def _act(options: argparse.Namespace) -> int:
+    """Run the sub-command; raises `LabError` for unusable input."""
+    given = [item for value in vars(options).values() for item in (value if isinstance(value, list) else [value])]
+    for path in given:
+        if isinstance(path, Path) and not _is_utf8(path):
+            shown = str(path).encode(errors="backslashreplace").decode()
+            raise unreadable(shown, "the name is not UTF-8", "rename it")
+    try:
+        return options.act(options) or 0
+    except (pl.exceptions.PolarsError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        folders = (vars(options)[name] for name in ("run", "runs") if vars(options).get(name))
+        each = (path for of in folders for path in (of if isinstance(of, list) else [of]))
+        found = next((damage for path in each if (damage := damaged(path))), None)
+        raise found or unreadable("the input", first_line(error), "make it again") from error
+
+
+def _is_utf8(path: Path) -> bool:
+    try:
+        return bool(str(path).encode())
+    except UnicodeEncodeError:
+        return False
+
+
+class _Unread(Exception):
+    """Nobody reads the output any more, as after `| head`: that is no failure."""
+
+
+@contextlib.contextmanager
+def _printed() -> Iterator[None]:
+    """Prints all that the command prints: errors of standard output are raised here, not when Python ends."""
+    try:
+        try:
+            yield
+        finally:
+            if sys.stdout:
+                sys.stdout.flush()
+    except OSError as error:
+        if error.filename is None and sys.stdout and sys.stdout is sys.__stdout__:
+            with Path(os.devnull).open("wb") as nothing:
+                os.dup2(nothing.fileno(), sys.stdout.fileno())  # Python flushes it again when it ends.
+        if isinstance(error, BrokenPipeError) and error.filename is None:
+            raise _Unread from error
+        raise
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -132,6 +132,25 @@ def test_missing_or_broken_data_is_reported_in_one_line(tmp_path: Path, capsys: 
         assert "name the folder of the data sets with --data" in error
 
 
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("a,b\n1,2\n", "the columns dataRateMean, isInLap, isIperfOn, nBytesReceived, receiverDist, "),
+        ("HEAD\nap1,1,1,0,1,1,far,1,1\n", "final-exp-log.csv: `rssiMean` is String, not numbers; name the folder"),
+        ("HEAD\nap1,1,1,0,1,1,-50,1,1\n", "feup-wifi: nothing can be fitted to its rows ("),
+    ],
+)
+def test_another_recording_is_named(
+    text: str, cause: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = ",".join(("senderId", *feup_wifi.COLUMNS))
+    file = tmp_path / "feup-wifi" / "summary" / "final-exp-log.csv"
+    file.parent.mkdir(parents=True)
+    file.write_text(text.replace("HEAD", head))
+    assert main(["calibrate", "feup-wifi", "--data", str(tmp_path)]) == 2
+    assert cause in capsys.readouterr().err
+
+
 def constants(file: str, name: str) -> dict[str, float]:
     """The numbers of a Rust constant `NAME: Curve`."""
     found = re.search(rf"const {name}: Curve = Curve \{{(.*?)\}};", (SOURCES / file).read_text(), re.DOTALL)

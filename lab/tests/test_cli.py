@@ -2,8 +2,11 @@
 
 import errno
 import json
+import os
 import resource
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
@@ -80,6 +83,33 @@ def test_a_full_disk_is_named_with_what_to_do(
     assert capsys.readouterr().err == sentence
 
 
+def printing(arguments: list[str], drive: Path, output: int) -> tuple[int, str]:
+    """Exit code and messages of the command in its own process, with this standard output."""
+    named = {"DRIVE": str(drive), "OUT": str(drive / "page.md")}
+    command = [sys.executable, "-m", "crosslane_lab", *(named.get(each, each) for each in arguments)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": ""}
+    done = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, env=environment, check=False)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["results", "DRIVE", "--out", "OUT"], ["results", "--help"], ["--version"]])
+def test_output_that_nobody_reads_is_no_failure(arguments: list[str], drive: Path) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    try:
+        code, messages = printing(arguments, drive, writes)
+    finally:
+        os.close(writes)
+    assert (code, "ipe" in messages, "Traceback" in messages) == (0, False, False)
+
+
+def test_a_full_disk_below_standard_output_is_a_failure(drive: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        code, messages = printing(["results", "DRIVE", "--out", "OUT"], drive, full.fileno())
+    sentence = "crosslane-lab: while printing: No space left on device; free some space there"
+    assert (code, messages.splitlines()[-1]) == (1, sentence)
+
+
 def test_a_result_that_does_not_fit_on_the_disk_is_named_and_not_left_in_part(
     drive: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -125,6 +155,18 @@ def summary(**changes: object) -> Callable[[Path], None]:
     return lambda root: synthetic.change_summary(root, **changes)
 
 
+def scenario(part: str, key: str, value: object) -> Callable[[Path], None]:
+    return lambda root: resolved_scenario.change(root, lambda data: data[part].update({key: value}))
+
+
+def metric(name: str, value: float) -> Callable[[Path], None]:
+    def act(root: Path) -> None:
+        runs = json.loads((root / "summary.json").read_text())["runs"]
+        synthetic.change_summary(root, runs=[run | {"metrics": run["metrics"] | {name: value}} for run in runs])
+
+    return act
+
+
 def table(name: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> Callable[[Path], None]:
     def act(root: Path) -> None:
         synthetic.rewrite(root / "runs" / "kernel-1" / name, change)
@@ -134,6 +176,19 @@ def table(name: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> Callable
 
 def remove(name: str) -> Callable[[Path], None]:
     return lambda root: (root / name).unlink()
+
+
+def damage(name: str) -> Callable[[Path], None]:
+    """Random bytes between the head and the end with the schema."""
+
+    def act(root: Path) -> None:
+        whole = (root / name).read_bytes()
+        places = range(len(whole) // 20, len(whole) // 2)
+        bad = bytes((byte ^ 0xA5) if place in places else byte for place, byte in enumerate(whole))
+        (root / name).unlink()
+        (root / name).write_bytes(bad)
+
+    return act
 
 
 PACKETS = "runs/kernel-1/packets.arrow"
@@ -155,6 +210,34 @@ BAD = {
     ),
     "broken scenario": (put("scenario.json", "{"), "scenario.json: not JSON", "run it again"),
     "odd scenario": (put("scenario.json", '{"service": 1}'), "scenario.json: not a scenario", "run it again"),
+    **{
+        f"scenario with {key} {value!r}": (scenario(part, key, value), f"`{key}` is not {what}", "run it again")
+        for part, key, value, what in (
+            ("traffic", "direction", -1, "text"),
+            ("traffic", "deadline_s", "soon", "a number"),
+            ("service", "late_ms", None, "a number"),
+            ("service", "late_ms", 1e300, "a number, or too great"),
+            ("service", "mode", [], "text"),
+            ("service", "prefer", [1], "a list of text"),
+        )
+    },
+    "a path without a name": (
+        lambda root: resolved_scenario.change(root, lambda data: data["paths"][0].pop("name")),
+        "not a scenario (KeyError: 'name')",
+        "run it again",
+    ),
+    "an infinite metric": (
+        metric("path.lte.share", float("inf")),
+        "`path.lte.share` is inf, which",
+        "run the drive",
+    ),
+    "a metric that is too great": (metric("path.lte.share", 1e308), "`path.lte.share` is 1e+308", "run the drive"),
+    "a whole number that is too great": (metric("gap_ms.max", 10**400), "`gap_ms.max` is ", "run the drive"),
+    "a seed of text": (summary(seeds=["1"]), "`seeds` has the wrong type", "run the drive again"),
+    "a strategy that is a number": (summary(strategies=[1]), "`strategies` has the wrong type", "run the drive"),
+    "a name that leaves the folder": (summary(scenario="../x"), "`scenario` is no name", "run the drive again"),
+    "half a character": (summary(title="\ud800"), "summary.json: not JSON (", "give the folder that"),
+    "a deep scenario": (put("scenario.json", "[" * 100_000), "scenario.json: not JSON (nested", "run it again"),
     "fleet": (
         lambda root: resolved_scenario.change(root, lambda data: data.update(fleet={"vehicles": 9})),
         "a run of a fleet has no records",
@@ -163,6 +246,11 @@ BAD = {
     "broken versions": (put("versions.json", "{"), "versions.json: not JSON", "run the drive again"),
     "no packets": (remove(PACKETS), "packets.arrow: the file is missing", "run the drive again"),
     "not Arrow": (put(PACKETS, "text"), "packets.arrow: not an Arrow IPC file", "run the drive again"),
+    "damaged Arrow": (
+        damage(PACKETS),
+        "packets.arrow: the file is damaged (",
+        "run the drive again",
+    ),
     "column missing": (
         table("packets.arrow", lambda t: t.drop("dsn")),
         "column `dsn` is missing",
@@ -197,6 +285,12 @@ def test_bad_input_is_reported_in_one_line_with_exit_code_2(
     assert cause in output.err
     assert remedy in output.err
     assert not (drive / "report.html").exists()
+
+
+def test_a_name_that_is_not_utf_8_is_refused(drive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = drive.rename(os.fsdecode(os.fsencode(drive) + b"\xff"))
+    assert main(["report", str(other)]) == 2
+    assert "the name is not UTF-8; rename it" in capsys.readouterr().err
 
 
 def test_a_missing_folder_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

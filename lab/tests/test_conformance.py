@@ -47,7 +47,7 @@ def comparison(
     }
     (root / "summary.json").write_text(json.dumps(summary))
     if engine == "kernel":
-        (root / "versions.json").write_text(json.dumps({"kernel": "6.18.0"}))
+        (root / "versions.json").write_text(json.dumps({"kernel": "6.18.0", "crosslane": "0.1.0+1a"}))
     return root
 
 
@@ -131,6 +131,7 @@ def test_golden_file_and_page_have_both_sides(workspace: Workspace) -> None:
     row = next(line for line in page.splitlines() if line.startswith("| `kernel`"))
     assert row.endswith("| **40 / 70** ✗ | 10 / 10 | 50 / 50 | 50 / 50 | 4 / 4 | 5\u202f000 / 5\u202f000 |")
     assert "| pause | 1 | 2 |" in page
+    assert "\n\nMade by crosslane 0.1.0+1a, unknown.\n\n" in page, "the simulation has no versions"
 
 
 def test_a_value_that_left_its_tolerance_fails_the_check_and_nothing_is_written(workspace: Workspace) -> None:
@@ -208,6 +209,11 @@ def test_a_missing_side_is_reported(workspace: Workspace, tmp_path: Path) -> Non
             "conformance.csv",
             "scenario,strategy,metric,kernel\na,b,c,many\n",
             "conformance.csv: not a golden file (",
+        ),
+        (
+            "conformance.csv",
+            "scenario,strategy,metric,seeds,kernel_version,kernel,verdict\na,b,c,1",
+            "conformance.csv: not a golden file (ValueError: the row of a, b: c is not complete); remove it and",
         ),
         (
             "conformance.toml",

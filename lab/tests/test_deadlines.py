@@ -1,6 +1,7 @@
 """The table of cases with deadlines."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -80,3 +81,8 @@ def test_folders_of_one_case_are_combined_and_engines_are_separate(tmp_path: Pat
 def test_other_traffic_is_rejected(left: RunFolder) -> None:
     with pytest.raises(LabError, match="no deadlines"):
         deadlines.cases([left])
+
+
+def test_the_page_names_the_program_that_made_its_runs(tmp_path: Path) -> None:
+    made = replace(folder(tmp_path, "kernel", SHARES), versions={"crosslane": "0.1.0+1a"})
+    assert "\n\nMade by crosslane 0.1.0+1a.\n\n" in deadlines.page([made])

@@ -148,3 +148,17 @@ def test_the_targets_over_pam2025_are_of_the_worst_delays_of_the_drives() -> Non
     assert "`oracle`: 1.15 ×, reached." in page
     assert "`tunnel-redundant`: 1.50 ×, **not reached**." in page
     assert "50.0 %, **not reached**." in page
+
+
+@pytest.mark.parametrize(
+    ("content", "cause"),
+    [
+        (b"a,b\n1,2\n", "index.csv: the columns duration_s, file, operators are missing; restore"),
+        (b"file,duration_s,operators\na,long,att\n", "index.csv: `duration_s` is String, not numbers; restore"),
+        (b"", "index.csv: empty CSV"),
+    ],
+)
+def test_another_index_is_named(content: bytes, cause: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (data / "imc23" / "index.csv").write_bytes(content)
+    assert main(["reproduce", "drives", "--data", str(data), "--runs", str(data), "--draw-only"]) == 2
+    assert cause in capsys.readouterr().err

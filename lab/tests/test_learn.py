@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from crosslane_lab import cli
+from crosslane_lab.errors import LabError
 from crosslane_lab.learn import analyse, bound, collect, label, recorded, refit, train, tree
 from crosslane_lab.learn.places import draw
 
@@ -146,7 +147,7 @@ def test_data_that_cannot_be_used_is_named_in_one_sentence(
     frame = made(12)
     only_wifi = frame.with_columns(goodput_mbit_s=pl.when(pl.col("prio") == "WF").then(9.0).otherwise(1.0))
     cases = {
-        "the columns wifi_loss are missing": frame.drop("wifi_loss"),
+        "the column wifi_loss is missing": frame.drop("wifi_loss"),
         "5 in `wifi_signal_dbm` is outside -120 to 0": frame.with_columns(wifi_signal_dbm=pl.lit(5.0)),
         "-1 in `cellular_rtt_ms` is outside 0 to 60000": frame.with_columns(cellular_rtt_ms=pl.lit(-1.0)),
         "the same order was always better": only_wifi,
@@ -273,9 +274,13 @@ def test_the_trials_of_a_run_become_rows_of_a_store_and_longer_drives_are_the_sa
     shown = {"a": {"rtt_ms": 20.0}, "b": {}, "was_a_first": True, "is_a_preferred": True}
     shown |= {"goodput_mbit_s": [5.0, 4.0], "delay_ms": [20.0, None]}
     trial = {"event": "trial", "t_s": 1.0, "source": "agent", "paths": ["wifi", "cellular"]} | shown
-    lines = [trial, {"event": "order", "order": []}]
+    lines = [trial, {"event": "order", "t_s": 2.0, "source": "agent", "order": []}]
     (folder / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert list(refit.rows(tmp_path)) == [shown]
+    for line, cause in (('{"event": "tri', "line 1: not an event"), (json.dumps(trial | {"b": 1}), None)):
+        (folder / "events.jsonl").write_text(line.replace('"b": 1, ', ""))
+        with pytest.raises(LabError, match=cause or "a trial has no `b`; remove"):
+            list(refit.rows(tmp_path))
 
 
 def test_windows_of_different_traffic_are_not_compared_with_each_other() -> None:
@@ -382,3 +387,52 @@ def test_recordings_can_be_analysed_with_collected_windows_and_not_trained_on(
     for missing in (tmp_path / "nothing", tmp_path):
         assert cli.main(["learn", "import", "uccmisl-5g", "--data", str(missing)]) == 2
         assert "--data" in capsys.readouterr().err
+
+
+def wrong(column: str) -> pl.DataFrame:
+    """Windows with text in a column."""
+    return made(1).with_columns(pl.lit("many").alias(column))
+
+
+@pytest.mark.parametrize(
+    ("frame", "cause"),
+    [
+        (wrong("wifi_rtt_ms"), "w.parquet: `wifi_rtt_ms` is String, not numbers; make it with"),
+        (wrong("goodput_mbit_s"), "w.parquet: `goodput_mbit_s` is String, not numbers; make it with"),
+        (made(1).with_columns(prio=1), "w.parquet: `prio` is Int32, not text; make it with"),
+        (made(1).drop("wifi"), "w.parquet: the column wifi is missing; make it with"),
+    ],
+)
+@pytest.mark.parametrize("part", ["analyse", "train"])
+def test_a_table_with_other_columns_is_no_data(
+    part: str, frame: pl.DataFrame, cause: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame.write_parquet(tmp_path / "w.parquet")
+    assert cli.main(["learn", part, str(tmp_path / "w.parquet"), "--out", str(tmp_path / "out")]) == 2
+    assert cause in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "cause"),
+    [(b"\xff\x00", "not a tree ("), (b"[]", "it has no list of `nodes`"), (None, "No such file or directory")],
+)
+def test_a_file_that_is_no_tree_is_named(
+    content: bytes | None, cause: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "t.json"
+    if content is not None:
+        file.write_bytes(content)
+    places = ["--runs", str(tmp_path)]
+    assert cli.main(["learn", "harm", "--learned", str(file), *places]) == 2
+    assert cli.main(["learn", "bound", "--learned", str(file), "--smartps", str(file), *places]) == 2
+    for line in capsys.readouterr().err.splitlines():
+        assert line.startswith(f"crosslane-lab: while reading {file}: ")
+        assert cause in line
+
+
+def test_a_record_of_windows_that_is_damaged_is_named_with_the_folder_to_remove(tmp_path: Path) -> None:
+    run = tmp_path / "case" / "runs" / "wifi-first-1"
+    run.mkdir(parents=True)
+    (run / "windows.arrow").write_bytes(b"ARROW1" + bytes(200) + b"ARROW1")
+    with pytest.raises(LabError, match=f"windows.arrow: .*; remove {tmp_path / 'case'} and make its runs again"):
+        collect.windows(run)

@@ -285,3 +285,14 @@ def test_the_page_has_every_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert drawn == ["2", "4", "5", "10"]
     assert all(f"(liao-{name}.png)" in text for name in drawn)
     assert "liao-7.png" not in text
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"made_from": 1'])
+def test_scores_that_were_cut_are_made_again_or_named(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "learned-scores.json"
+    file.write_text(text)
+    assert not trees._is_made(file, "1")
+    with pytest.raises(
+        LabError, match=r"learned-scores.json: .*; remove it and run the command without --draw-only"
+    ):
+        trees.scores(tmp_path, "learned")

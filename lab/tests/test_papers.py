@@ -1,13 +1,16 @@
 """A made-up paper of five claims on the frame: its page, and which runs are made again."""
 
+import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from crosslane_lab.errors import LabError
 from crosslane_lab.papers.command import PAPERS
-from crosslane_lab.papers.frame import Claim, Options, Paper, reproduce
+from crosslane_lab.papers.frame import Claim, Options, Paper, Results, reproduce
 from crosslane_lab.runs.runner import Comparison, Runner
 
 PROGRAM = """#!/bin/sh
@@ -61,13 +64,25 @@ def count(options: Options, name: str) -> int:
 
 def test_five_claims_make_a_page(options: Options) -> None:
     assert reproduce(PAPER, options) == [options.out]
-    assert options.out.read_text().replace("\u00a0", " ") == PAGE
+    assert options.out.read_text().replace("\u00a0", " ") == f"{PAGE}\nMade by crosslane unknown.\n"
+
+
+def test_the_page_of_a_paper_names_the_program(options: Options) -> None:
+    def write(_: Results, options: Options) -> list[Path]:
+        options.out.write_text("# A page\n")
+        return [options.out]
+
+    reproduce(PAPER, options)
+    for name, version in (("drive", "0.1.0+2b"), ("city", "0.1.0+1a")):
+        (options.runner.root / name / "versions.json").write_text(json.dumps({"crosslane": version}))
+    reproduce(replace(PAPER, write=write), options, draw_only=True)
+    assert options.out.read_text() == "# A page\n\nMade by crosslane 0.1.0+1a, 0.1.0+2b.\n"
 
 
 def test_one_figure_runs_only_its_comparison(options: Options) -> None:
     reproduce(PAPER, replace(options, figures=("table 2",)))
     assert (count(options, "drive"), count(options, "city")) == (0, 1)
-    assert len(options.out.read_text().splitlines()) == 3
+    assert len(options.out.read_text().splitlines()) == 5
     with pytest.raises(LabError, match="'figure 9' of made-up: there is none; choose from figure 1, figure 2"):
         reproduce(PAPER, replace(options, figures=("figure 9",)))
 
@@ -89,6 +104,12 @@ def test_only_missing_and_stale_runs_are_made(options: Options) -> None:
     assert runs_after(PAPER, "# another build\n") == (before + 1, 2)
     (options.runner.root / "city" / "summary.json").unlink()
     assert runs_after(PAPER) == (before + 1, 3)
+    record = options.runner.root / "city" / "runs" / "ours-1" / "windows.arrow"
+    record.parent.mkdir(parents=True)
+    pl.DataFrame({"t_ns": [1]}).write_ipc(record)
+    assert runs_after(PAPER) == (before + 1, 3)
+    os.truncate(record, 100)
+    assert runs_after(PAPER) == (before + 1, 4), "a record that was cut"
 
 
 @pytest.mark.parametrize("name", ["hapanchak", "nota", "szilagyi", "torrinhas"])

@@ -92,3 +92,16 @@ def test_a_folder_without_recordings_is_reported_in_one_line(
 ) -> None:
     assert main(["reproduce", "roads", "--data", str(tmp_path), "--out", str(tmp_path / "out.md")]) == 2
     assert "no file UL_*.csv; name the folder of pam2025 with --data" in capsys.readouterr().err
+
+
+def test_a_recording_that_is_not_text_is_left_to_the_program(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pam2025" / "uplink").mkdir(parents=True)
+    (tmp_path / "pam2025" / "uplink" / "UL_1.csv").write_bytes(b"\xf6\n\xff\n")
+    program = tmp_path / "crosslane"
+    program.write_text("#!/bin/sh\nprintf 'crosslane: while importing: \\377; no\\n' >&2; exit 2\n")
+    program.chmod(0o755)
+    places = ["--data", str(tmp_path), "--runs", str(tmp_path), "--program", str(program)]
+    assert main(["reproduce", "roads", *places]) == 2
+    assert "UL_1.csv: crosslane: while importing: \ufffd; no" in capsys.readouterr().err

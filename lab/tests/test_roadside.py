@@ -1,6 +1,7 @@
 """The page on several roadside units over one radio."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import resolved_scenario
@@ -38,3 +39,10 @@ def test_a_target_is_reached_or_not_and_bytes_over_units_are_those_of_the_bound(
 def test_a_target_that_was_not_measured_says_so(tmp_path: Path) -> None:
     page = roadside.page([folder(tmp_path / "a", "roadside-ten-30", {"kernel": {"gap_ms.max": 5.0}})])
     assert page.count("| not measured |") == 2
+
+
+def test_the_page_names_the_programs_that_made_its_runs(tmp_path: Path) -> None:
+    simulated = folder(tmp_path / "a", "roadside-ten-30", {"kernel": {"gap_ms.max": 5.0}})
+    driven = replace(simulated, engine="kernel", versions={"crosslane": "0.1.0+1a"})
+    page = roadside.page([replace(simulated, versions={"crosslane": "0.1.0+2b"}), driven])
+    assert "\n\nMade by crosslane 0.1.0+1a, 0.1.0+2b.\n\n" in page

@@ -1,6 +1,7 @@
 """The table of traffic through the tunnel."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,13 @@ def test_every_target_has_its_scenario() -> None:
 def test_runs_without_a_tunnel_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="no run uses the tunnel"):
         tunnel.page([folder(tmp_path / "a", "aggregate", {"kernel": {"goodput_mbit_s": 1.0}})])
+
+
+def test_the_page_names_the_programs_that_made_its_runs(tmp_path: Path) -> None:
+    runs = [folder(tmp_path / name, "tunnel-equal-60-60", goodput(100, 96)) for name in "abc"]
+    made = [
+        replace(run, versions={"crosslane": f"0.1.0+{name}"})
+        for run, name in zip(runs, ("2b", "1a", "2b"), strict=True)
+    ]
+    assert "\n\nMade by crosslane 0.1.0+1a, 0.1.0+2b.\n\n" in tunnel.page(made)
+    assert "\n\nMade by crosslane 0.1.0+2b, unknown.\n\n" in tunnel.page([made[0], runs[1]])

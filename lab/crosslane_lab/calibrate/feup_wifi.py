@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from crosslane_lab import columns
 from crosslane_lab.calibrate.process import Floats, correlation_length, side_deviations, standardize
-from crosslane_lab.errors import unreadable
+from crosslane_lab.errors import first_line, unreadable
 
 BANDS = {"2.4": ("ap1", "ap3"), "5": ("ap2", "ap4")}
 
@@ -20,6 +21,13 @@ EIRP_DBM = 20.0
 
 NO_SIGNAL_DBM = -100.0
 
+COLUMNS = (
+    *("systime", "receiverDist", "receiverSpeed", "isInLap", "isIperfOn"),
+    *("rssiMean", "nBytesReceived", "dataRateMean"),
+)
+"""Columns of numbers that are read."""
+REMEDY = "name the folder of the data sets with --data"
+
 
 def calibrate(data: Path) -> dict[str, Any]:
     """Parameters and errors, by band."""
@@ -27,9 +35,8 @@ def calibrate(data: Path) -> dict[str, Any]:
     try:
         log = pl.read_csv(file, infer_schema_length=None)
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise unreadable(
-            file, str(error).splitlines()[0], "name the folder of the data sets with --data"
-        ) from error
+        raise unreadable(file, first_line(error), REMEDY) from error
+    columns.check(file, log.schema, COLUMNS, ("senderId",), REMEDY)
     received = log.filter((pl.col("isInLap") == 1) & (pl.col("rssiMean") > NO_SIGNAL_DBM)).sort(
         "senderId", "systime"
     )

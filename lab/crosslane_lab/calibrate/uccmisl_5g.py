@@ -20,7 +20,7 @@ from crosslane_lab.calibrate.process import (
     side_deviations,
     standardize,
 )
-from crosslane_lab.errors import unreadable
+from crosslane_lab.errors import first_line, unreadable
 
 MODES = {"lte": "LTE", "nr": "5G"}
 
@@ -62,7 +62,7 @@ def _read(file: Path) -> pl.DataFrame:
         names = [name for name in names if name.endswith(".csv") and not name.startswith("__MACOSX")]
         drives = [_drive(archive.read(name), index) for index, name in enumerate(names)]
     except (OSError, zipfile.BadZipFile, pl.exceptions.PolarsError) as error:
-        raise unreadable(file, str(error).splitlines()[0], remedy) from error
+        raise unreadable(file, first_line(error), remedy) from error
     if not drives:
         raise unreadable(file, "it has no driving downloads", remedy)
     rows = pl.concat(drives)

@@ -9,6 +9,7 @@ from crosslane_lab.conformance.compare import INSIDE, REPORTED
 from crosslane_lab.conformance.page import page
 from crosslane_lab.errors import unreadable
 from crosslane_lab.output import write_file
+from crosslane_lab.pages.made_by import made_by
 from crosslane_lab.runs.folder import RunFolder
 
 
@@ -38,13 +39,14 @@ def _act(options: argparse.Namespace) -> int:
         raise unreadable(options.golden, "the file is missing", remedy)
     golden = conformance.read_golden(options.golden)
     exemptions = conformance.read_exemptions(options.exceptions or options.golden.with_suffix(".toml"))
-    figures = conformance.compare(golden, (RunFolder.open(path) for path in options.runs))
+    folders = [RunFolder.open(path) for path in options.runs]
+    figures = conformance.compare(golden, folders)
     errors = conformance.stale_exemptions(figures, exemptions)
     if options.check:
         errors += conformance.regressions(figures, golden)
     else:
         write_file(options.golden, conformance.golden_text(figures))
-        write_file(options.out, page(figures, exemptions))
+        write_file(options.out, page(figures, exemptions, made_by(folders)))
         print(options.out)
     for error in errors:
         print(f"crosslane-lab: {error}", file=sys.stderr)

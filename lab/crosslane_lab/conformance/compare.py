@@ -181,11 +181,13 @@ def read_golden(file: Path) -> list[Figure]:
     try:
         rows = list(csv.DictReader(io.StringIO(file.read_text(encoding="utf-8"))))
         return [_figure(row) for row in rows]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, csv.Error) as error:
         raise unreadable(file, f"not a golden file ({type(error).__name__}: {error})", _REGENERATE) from error
 
 
 def _figure(row: dict[str, str]) -> Figure:
+    if None in row.values() or row["verdict"] not in (INSIDE, OUTSIDE, REPORTED):
+        raise ValueError(f"the row of {row['scenario']}, {row['strategy']}: {row['metric']} is not complete")
     seeds = tuple(int(seed) for seed in row["seeds"].split())
 
     def side(name: str) -> Spread | None:

@@ -17,15 +17,15 @@ _HEADS = {
 }
 
 
-def page(figures: list[Figure], exemptions: list[Exemption]) -> str:
-    """The page as Markdown, a function of the figures only."""
+def page(figures: list[Figure], exemptions: list[Exemption], made: str) -> str:
+    """The page as Markdown, a function of the figures only; `made` is the line that names the program."""
     scenarios = list(dict.fromkeys(figure.key[0] for figure in figures))
     used = [
         exemption
         for exemption in exemptions
         if any(exemption.covers(f.key) for f in figures if f.verdict == OUTSIDE)
     ]
-    lines = ["# Conformance of the simulator", "", *_preface(figures, used)]
+    lines = ["# Conformance of the simulator", "", *_preface(figures, used, made)]
     for scenario in scenarios:
         lines += ["", f"## {scenario}", "", *_table([f for f in figures if f.key[0] == scenario], used)]
     if used:
@@ -34,7 +34,7 @@ def page(figures: list[Figure], exemptions: list[Exemption]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _preface(figures: list[Figure], exemptions: list[Exemption]) -> Iterator[str]:
+def _preface(figures: list[Figure], exemptions: list[Exemption], made: str) -> Iterator[str]:
     evaluated = [figure for figure in figures if figure.verdict != REPORTED]
     outside = [figure for figure in evaluated if figure.verdict == OUTSIDE]
     unknown = [figure for figure in outside if reason_for(figure, exemptions) is None]
@@ -45,6 +45,8 @@ def _preface(figures: list[Figure], exemptions: list[Exemption]) -> Iterator[str
         f"{_runs([f.simulator for f in figures if f.key[2] not in BY_SEED])} simulated (handovers, which the "
         "seed determines: the seeds of the kernel). Written by `make conformance`."
     )
+    yield ""
+    yield made
     yield ""
     yield (
         "Tolerances: a path's share within 5 points, goodput within 10 %, worst delay and pause within a factor "

@@ -8,7 +8,6 @@ second carries depends on the seconds before it.
 
 import argparse
 import hashlib
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 import polars as pl
 
 from crosslane_lab.errors import unreadable
-from crosslane_lab.learn import collect, label, write
+from crosslane_lab.learn import collect, label, tree, write
 from crosslane_lab.learn.collect import KEPT, Case
 from crosslane_lab.learn.places import BUFFERS_KB, CLASSES, TRAFFICS, draw
 from crosslane_lab.output import write_file
@@ -68,7 +67,7 @@ def prepare(root: Path, seed: int, trees: dict[str, Path]) -> None:
     """Put the trees, by strategy, beside the scenarios that name them."""
     collect.prepare(root, seed)
     for name, file in trees.items():
-        shutil.copyfile(file, root / "scenarios" / str(seed) / f"{name}.json")
+        write(root / "scenarios" / str(seed) / f"{name}.json", tree.read(file))
 
 
 def plan(root: Path, chosen: list[Case]) -> Iterator[Comparison]:

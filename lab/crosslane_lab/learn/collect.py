@@ -16,7 +16,8 @@ from pathlib import Path
 
 import polars as pl
 
-from crosslane_lab.errors import unreadable
+from crosslane_lab import columns
+from crosslane_lab.errors import first_line, unreadable
 from crosslane_lab.learn import tree, write
 from crosslane_lab.learn.places import BUFFERS_KB, TRAFFICS, Drive, draw
 from crosslane_lab.runs.folder import RunFolder
@@ -33,6 +34,7 @@ NO_ORDER = "no-order"
 """The strategy that leaves the choice to the packet scheduler, with the same name of its tree and its fallback."""
 PRIOS = {name: order for order, name in (FIRST | ALONE).items()} | {NO_ORDER: "NO"}
 DATA, FILES = "windows.parquet", "files.parquet"
+MAKE = "make it with `crosslane-lab learn collect`"
 KEPT = ("windows", "messages")
 """Records that `windows` reads."""
 
@@ -182,9 +184,10 @@ def _messages(run: Path) -> pl.DataFrame:
 def _read(file: Path) -> pl.DataFrame:
     try:
         return pl.read_ipc(file)
-    except OSError as error:
-        remedy = "make it again with `crosslane-lab learn collect`"
-        raise unreadable(file, error.strerror or str(error), remedy) from error
+    except (OSError, pl.exceptions.PolarsError) as error:
+        cause = (isinstance(error, OSError) and error.strerror) or first_line(error)
+        remedy = f"remove {file.parents[2]} and make its runs again with the same command"
+        raise unreadable(file, cause, remedy) from error
 
 
 def windows(run: Path, is_bulk: bool = True) -> pl.DataFrame:
@@ -219,15 +222,10 @@ def read(file: Path) -> pl.DataFrame:
     try:
         frame = pl.read_parquet(file)
     except (OSError, pl.exceptions.PolarsError) as error:
-        cause = str(error).splitlines()[0]
-        raise unreadable(file, cause, "make it with `crosslane-lab learn collect`") from error
+        raise unreadable(file, first_line(error), MAKE) from error
     names = [f"{path}_{name}" for path in PATHS for name in QUANTITIES]
-    missing = {*names, "t_ns", "drive", "traffic", "buffer_kb", "prio", "goodput_mbit_s", "delay_ms"} - set(
-        frame.columns
-    )
-    if missing:
-        cause = f"the columns {', '.join(sorted(missing))} are missing"
-        raise unreadable(file, cause, "make it with `crosslane-lab learn collect`")
+    numbers = (*names, "t_ns", "drive", "buffer_kb", "goodput_mbit_s", "delay_ms")
+    columns.check(file, frame.schema, numbers, ("wifi", "cellular", "traffic", "prio"), MAKE)
     for path in PATHS:
         for name, (low, high) in QUANTITIES.items():
             column = frame[f"{path}_{name}"]

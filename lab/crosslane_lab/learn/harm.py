@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from crosslane_lab.errors import unreadable
-from crosslane_lab.learn import collect, repeat, write
+from crosslane_lab.learn import collect, repeat, tree, write
 from crosslane_lab.learn.bound import buffer_text, digests
 from crosslane_lab.learn.collect import Case
 from crosslane_lab.learn.places import draw
@@ -55,7 +55,7 @@ def _act(given: argparse.Namespace) -> None:
     root = given.runs / "runs"
     chosen = collect.cases(draw(given.seed, given.drives), given.traffic)
     runs = [chosen, *(repeat.again(chosen, number) for number in range(1, given.repeats))]
-    write(root / "scenarios" / str(given.seed) / f"{TREE}.json", given.learned.read_text(encoding="utf-8"))
+    write(root / "scenarios" / str(given.seed) / f"{TREE}.json", tree.read(given.learned))
     Runner(given.program, root, parallel=given.jobs).run([*plan(root, list(chain(*runs)))])
     frame = ratios(outcomes(root, runs))
     out = given.out or given.runs / "harm.md"

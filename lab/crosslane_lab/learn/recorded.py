@@ -15,7 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
-from crosslane_lab.errors import unreadable
+from crosslane_lab.errors import first_line, unreadable
 from crosslane_lab.learn.collect import PATHS, QUANTITIES
 from crosslane_lab.learn.places import CLASSES
 
@@ -38,7 +38,10 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 
 def _act(given: argparse.Namespace) -> None:
-    frame = DATA_SETS[given.data_set](given.data)
+    try:
+        frame = DATA_SETS[given.data_set](given.data)
+    except pl.exceptions.PolarsError as error:
+        raise unreadable(given.data / given.data_set, first_line(error), REMEDY) from error
     out = given.out or Path(f"{given.data_set}.parquet")
     out.parent.mkdir(parents=True, exist_ok=True)
     frame.write_parquet(out)
@@ -61,7 +64,7 @@ def feup_wifi(data: Path) -> pl.DataFrame:
             goodput_mbit_s=pl.col("nBytesReceived") * 8 / 1e6,
         )
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise unreadable(file, str(error).splitlines()[0], REMEDY) from error
+        raise unreadable(file, first_line(error), REMEDY) from error
     return _windows(rows.with_columns(cellular=pl.lit(None, pl.Utf8)), "wifi", "udp-down")
 
 
@@ -74,7 +77,7 @@ def uccmisl_5g(data: Path) -> pl.DataFrame:
         names = sorted(name for name in names if not name.startswith("__MACOSX"))
         logs = [_phone(archive.read(name), str(place)) for place, name in enumerate(names)]
     except (OSError, zipfile.BadZipFile, pl.exceptions.PolarsError) as error:
-        raise unreadable(file, str(error).splitlines()[0], REMEDY) from error
+        raise unreadable(file, first_line(error), REMEDY) from error
     if not logs:
         raise unreadable(file, "it has no downloads", REMEDY)
     return _windows(pl.concat(logs).with_columns(wifi=pl.lit(None, pl.Utf8)), "cellular", "bulk-down")

@@ -96,11 +96,13 @@ def with_trees(drive: Drive, buffer_kb: int, trees: list[tuple[str, str, str]]) 
 
 def rows(run: Path) -> Iterator[dict[str, object]]:
     """What the trials of a run showed."""
-    for folder in RunFolder.open(run).runs:
-        for line in (folder.folder / "events.jsonl").read_text(encoding="utf-8").splitlines():
-            event = json.loads(line)
-            if event["event"] == "trial":
-                yield {field: event[field] for field in SHOWN}
+    for each in RunFolder.open(run).runs:
+        for event in each.events_of("agent", "trial"):
+            missing = [field for field in SHOWN if field not in event.fields]
+            if missing:
+                file = each.folder / "events.jsonl"
+                raise unreadable(file, f"a trial has no `{missing[0]}`", f"remove {run} and run the command again")
+            yield {field: event.fields[field] for field in SHOWN}
 
 
 def plan(root: Path, drive: Drive, buffer_kb: int) -> Iterator[Comparison]:

@@ -2,9 +2,12 @@
 
 import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from crosslane_lab.errors import first_line, unreadable
 
 VERSION = 1
 MAX_DEPTH = 16
@@ -35,6 +38,20 @@ def text(strategy: str, nodes: Sequence[Node], trained: dict[str, object], fallb
         f'{{\n "format": "crosslane-tree",\n "version": {VERSION},\n "strategy": {json.dumps(strategy)},\n'
         f'{otherwise} "trained": {json.dumps(trained)},\n "nodes": [\n{lines}\n ]\n}}\n'
     )
+
+
+def read(file: Path) -> str:
+    """The text of a tree's file; raises `LabError` if it is none. The program checks its nodes."""
+    remedy = "name a tree that `crosslane-lab learn train` made"
+    try:
+        content = file.read_text(encoding="utf-8")
+        found = json.loads(content)
+    except (OSError, ValueError, RecursionError) as error:
+        cause = (isinstance(error, OSError) and error.strerror) or f"not a tree ({first_line(error)})"
+        raise unreadable(file, cause, remedy) from error
+    if not isinstance(found, dict) or not isinstance(found.get("nodes"), list):
+        raise unreadable(file, "not a tree (it has no list of `nodes`)", remedy)
+    return content
 
 
 def nodes(model: Any, features: Sequence[str]) -> list[Node]:  # noqa: ANN401

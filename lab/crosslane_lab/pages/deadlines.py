@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from crosslane_lab.errors import unreadable
 from crosslane_lab.pages.command import add_page
+from crosslane_lab.pages.made_by import made_by
 from crosslane_lab.render.markdown import table
 from crosslane_lab.runs.catalog import COST, LEAST_COST, MISSED
 from crosslane_lab.runs.folder import Run, RunFolder
@@ -117,6 +118,8 @@ def page(folders: Sequence[RunFolder]) -> str:
         "variant of `mp-dpa` with the lowest such share of those that miss at most half a point more than",
         "`deadline`. Overhead: `deadline` / `kernel`, in % of the payload. Cost: of `deadline`, as a multiple of",
         "the minimum.",
+        "",
+        made_by(folders),
         "",
         f"Targets met: {verdicts.count(True)} of {len(verdicts)}.",
         "",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from crosslane_lab.pages.command import add_page
+from crosslane_lab.pages.made_by import made_by
 from crosslane_lab.render.markdown import number, spread_text, table
 from crosslane_lab.runs.catalog import DELIVERED, GAP, GOODPUT, READ_GAP, WORST_DELAY
 from crosslane_lab.runs.folder import Run, RunFolder
@@ -184,6 +185,8 @@ def page(folders: Sequence[RunFolder]) -> str:
         "strategy `threshold` [over one radio](../reference/strategies.md#several-paths-over-one-radio).",
         "Simulated, as many seeds as the tables have runs: medians, minimum and maximum in brackets.",
         "The longest pause of bulk traffic is the longest time in which no byte was read in order.",
+        "",
+        made_by([*folders, *driven]),
         "",
         f"Targets reached: {reached} of {len(rows)}. One unit alone carries {ALONE_MBIT_S} Mbit/s.",
         "",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from crosslane_lab.errors import unreadable
 from crosslane_lab.pages.command import add_page
+from crosslane_lab.pages.made_by import made_by
 from crosslane_lab.render.markdown import number, spread_text, table
 from crosslane_lab.runs.catalog import GAP, GOODPUT, WORST_DELAY, describe
 from crosslane_lab.runs.folder import RunFolder
@@ -106,6 +107,8 @@ def page(folders: Sequence[RunFolder]) -> str:
         "Written by `make tunnel`; `docs/guide/tunnel.md` explains it, `scenarios/tunnel` has the scenarios.",
         "Medians over the valid runs, minimum and maximum in brackets; *of kernel*: goodput relative to that of",
         "`kernel`, which uses no tunnel.",
+        "",
+        made_by(folders),
         "",
         f"Targets met: {verdicts.count(True)} of {len(verdicts)}.",
         "",

@@ -14,6 +14,7 @@ import polars as pl
 
 from crosslane_lab.errors import unreadable
 from crosslane_lab.output import write_file
+from crosslane_lab.pages.made_by import made_by
 from crosslane_lab.render.markdown import number, spread_text, table
 from crosslane_lab.runs.catalog import describe
 from crosslane_lab.runs.folder import Run, RunFolder
@@ -192,7 +193,10 @@ class Paper:
 
 
 def reproduce(paper: Paper, options: Options, draw_only: bool = False) -> list[Path]:
-    """Run what is missing or stale, and write the page; raises `LabError`. Of some figures, only their claims."""
+    """Run what is missing or stale, and write the page; raises `LabError`. Of some figures, only their claims.
+
+    The page ends with the line that names the program.
+    """
     known = sorted({claim.figure for claim in paper.claims} | {*paper.figures})
     for figure in options.figures:
         if figure not in known:
@@ -209,9 +213,13 @@ def reproduce(paper: Paper, options: Options, draw_only: bool = False) -> list[P
     results = Results(options.runner.root, tuple(each.name for each in comparisons))
     options.out.parent.mkdir(parents=True, exist_ok=True)
     if paper.write and not some:
-        return paper.write(results, options)
-    write_file(options.out, "\n".join(claims_table(results, asked or paper.claims)) + "\n")
-    return [options.out]
+        files = paper.write(results, options)
+    else:
+        write_file(options.out, "\n".join(claims_table(results, asked or paper.claims)) + "\n")
+        files = [options.out]
+    if options.out in files:
+        write_file(options.out, f"{options.out.read_text(encoding='utf-8')}\n{made_by(results.folders.values())}\n")
+    return files
 
 
 def claims_table(results: Results, claims: Iterable[Claim]) -> Iterable[str]:

@@ -1,7 +1,7 @@
 """Tables and numbers in Markdown."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from math import floor, log10
+from math import floor, isfinite, log10
 
 from crosslane_lab.runs.frame import Spread
 
@@ -31,9 +31,11 @@ _MOST_PLACES = 6
 
 
 def number(value: float, unit: str = "") -> str:
-    """A value with at most three significant digits, thin spaces between thousands, and its unit."""
+    """A value with at most three significant digits, thin spaces between thousands, and its unit; – if infinite."""
     if unit == "%":
         value *= 100
+    if not isfinite(value):
+        return "–"
     places = _DIGITS - 1 - floor(log10(abs(value))) if value else 0
     digits = min(max(places, 0), _MOST_PLACES)
     if digits < _DIGITS and abs(round(value, digits)) >= 10 ** (_DIGITS - digits):

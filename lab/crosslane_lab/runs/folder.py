@@ -4,7 +4,6 @@
 as lazy polars frames whose columns have the documented types.
 """
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +15,7 @@ from crosslane_lab.errors import first_line, unreadable
 from crosslane_lab.runs import tables
 from crosslane_lab.runs.scenario import Scenario
 from crosslane_lab.runs.tables import RERUN
+from crosslane_lab.runs.values import is_number, loads, number_of
 
 KNOWN_SCHEMA = 1
 
@@ -147,14 +147,16 @@ class RunFolder:
             raise unreadable(file, f"schema {schema!r} is not the known {KNOWN_SCHEMA}", _other_version(schema))
         versions_file = path / "versions.json"
         get = _Getter(file, summary)
+        if "/" in (name := get("scenario", str)) or "\0" in name:
+            raise unreadable(file, "`scenario` is no name of a scenario", RERUN)
         return RunFolder(
             path=path,
-            name=get("scenario", str),
+            name=name,
             title=get("title", str, ""),
             engine=get("engine", str),
-            duration_s=float(get("duration_s", (int, float))),
-            strategies=tuple(get("strategies", list)),
-            seeds=tuple(get("seeds", list)),
+            duration_s=get.number("duration_s"),
+            strategies=tuple(get.list_of("strategies", str)),
+            seeds=tuple(get.list_of("seeds", int)),
             runs=tuple(_run(path, _Getter(file, entry)) for entry in get("runs", list)),
             expectations=tuple(_expectation(_Getter(file, e)) for e in get("expect", list, [])),
             versions=_read_object(versions_file, RERUN) if versions_file.exists() else {},
@@ -169,7 +171,10 @@ class RunFolder:
     def scenario_text(self) -> str:
         """The scenario as its author wrote it; empty if the folder lacks it."""
         file = self.path / "scenario.toml"
-        return file.read_text(encoding="utf-8") if file.is_file() else ""
+        try:
+            return file.read_text(encoding="utf-8") if file.is_file() else ""
+        except UnicodeDecodeError as error:
+            raise unreadable(file, first_line(error), RERUN) from error
 
     def valid_runs(self, strategy: str) -> list[Run]:
         """The valid runs of a strategy, in order of seed."""
@@ -214,11 +219,27 @@ class _Getter:
             raise unreadable(self.file, f"`{key}` {problem}", RERUN)
         return value
 
+    def number(self, key: str) -> float:
+        """A number that a drive can have, as a metric."""
+        value = self(key, (int, float))
+        if not isinstance(value, bool) and not is_number(value):
+            shown = f"{value:.3g}" if isinstance(value, float) else "a number of many digits"
+            raise unreadable(self.file, f"`{key}` is {shown}, which no drive has", RERUN)
+        return float(value)
+
+    def list_of(self, key: str, kind: type) -> list[Any]:
+        """A list of values of a kind."""
+        values = self(key, list)
+        if not all(isinstance(value, kind) for value in values):
+            raise unreadable(self.file, f"`{key}` has the wrong type", RERUN)
+        return values
+
 
 def _run(root: Path, get: _Getter) -> Run:
     get.data = current_names(get.data)
     strategy, seed = get("strategy", str), get("seed", int)
-    metrics = {k: float(v) for k, v in get("metrics", dict, {}).items() if isinstance(v, int | float)}
+    values = _Getter(get.file, {k: v for k, v in get("metrics", dict, {}).items() if isinstance(v, int | float)})
+    metrics = {name: values.number(name) for name in values.data}
     folder = get("folder", str, f"runs/{strategy}-{seed}")
     return Run(
         strategy=strategy,
@@ -239,7 +260,7 @@ def _inside(root: Path, folder: str) -> Path:
 
 def _expectation(get: _Getter) -> Expectation:
     value = get.data.get("value")
-    number = float(value) if isinstance(value, int | float) else None
+    number = float(value) if is_number(value) else None
     ok = get.data.get("ok")
     return Expectation(get("text", str), ok if isinstance(ok, bool) else None, number)
 
@@ -251,7 +272,7 @@ def _other_version(schema: object) -> str:
 
 def _read_object(file: Path, remedy: str) -> dict[str, Any]:
     try:
-        value = json.loads(file.read_text(encoding="utf-8"))
+        value = loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise unreadable(file, "the file is missing", remedy) from None
     except (OSError, ValueError) as error:
@@ -272,8 +293,9 @@ def _read_events(file: Path) -> tuple[Event, ...]:
 
 def _event(file: Path, line_number: int, line: str) -> Event:
     try:
-        fields = json.loads(line)
-        t_s = float(fields.pop("t_s"))
+        fields = loads(line)
+        t_s = number_of(fields, "t_s")
+        del fields["t_s"]
         return Event(t_s, str(fields.pop("source")), str(fields.pop("event")), current_names(fields))
     except (ValueError, KeyError, TypeError, AttributeError):
         where = f"{file} line {line_number}"

@@ -17,6 +17,7 @@ from pathlib import Path
 from crosslane_lab.errors import LabError, unreadable
 from crosslane_lab.output import write_file
 from crosslane_lab.progress import Progress
+from crosslane_lab.runs.tables import is_whole
 
 _OTHER_FILE = re.compile(r'"((?:\.\./)+[^"]*)"')
 """A file that a scenario names relative to its own folder."""
@@ -78,7 +79,12 @@ class Runner:
         stderr = None if show_messages else subprocess.PIPE
         try:
             done = subprocess.run(
-                [str(self.program), *arguments], stdout=subprocess.PIPE, stderr=stderr, text=True, check=False
+                [str(self.program), *arguments],
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                encoding="utf-8",
+                errors="replace",
+                check=False,
             )
         except OSError as error:
             cause = error.strerror or str(error)
@@ -107,14 +113,19 @@ class Runner:
             progress.done()
 
     def is_current(self, comparison: Comparison) -> bool:
-        """Whether the run folder is complete, and of this scenario, engine, strategies, seeds and program."""
+        """Whether the run folder is of this scenario, engine, strategies, seeds and program, and complete.
+
+        It is not complete if a record was cut.
+        """
         folder = self.root / comparison.name
         try:
             summary = json.loads((folder / _SUMMARY).read_text(encoding="utf-8"))
             made = (folder / "made-from.json").read_text(encoding="utf-8")
-        except (OSError, ValueError):
+            whole = all(is_whole(record) for record in folder.glob("runs/*/*.arrow"))
+            interrupted = summary.get("interrupted")
+        except (OSError, ValueError, AttributeError):
             return False
-        return not summary.get("interrupted") and made == self._made_from(comparison)
+        return whole and not interrupted and made == self._made_from(comparison)
 
     def _made_from(self, comparison: Comparison) -> str:
         return json.dumps({"program": self.version} | vars(comparison), indent=1)

@@ -1,11 +1,11 @@
 """The parts of a resolved scenario (`scenario.json`) that the lab uses."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from crosslane_lab.errors import unreadable
+from crosslane_lab.runs.values import list_of, loads, number_of, optional_number, span_of, text_of
 
 Spans = tuple[tuple[float, float], ...]
 """Intervals, in s."""
@@ -50,7 +50,7 @@ class Scenario:
         """Read `scenario.json`; raises `LabError`."""
         remedy = "run it again with this version of crosslane"
         try:
-            return _scenario(json.loads(file.read_text(encoding="utf-8")))
+            return _scenario(loads(file.read_text(encoding="utf-8")))
         except FileNotFoundError:
             raise unreadable(file, "the file is missing: an earlier version wrote the folder", remedy) from None
         except (OSError, ValueError) as error:
@@ -72,40 +72,46 @@ class Scenario:
 
 
 def _scenario(data: dict[str, Any]) -> Scenario:
-    service, traffic, paths = data["service"], data["traffic"], data["paths"]
-    bounds = [entry for entry in data["expect"] if "metric" in entry]
+    service, traffic, paths = data["service"], data["traffic"], list_of(data, "paths", dict)
+    expected, units = list_of(data, "expect", dict), list_of(data, "roadside_units", dict)
+    links = {text_of(path, "name"): text_of(path, "link") for path in paths}
+    objects = optional_number(traffic, "objects")
     return Scenario(
-        paths=tuple(path["name"] for path in paths),
-        cells=tuple(path["name"] for path in paths if path["link"] == "cellular"),
-        wires=tuple(path["name"] for path in paths if path["link"] == "wire"),
-        prefer=tuple(service["prefer"]),
-        mode=service["mode"],
-        congestion=data["congestion"],
-        traffic=traffic["kind"],
-        protocol=traffic["protocol"],
-        direction=traffic["direction"],
-        deadline_s=traffic.get("deadline_s"),
-        objects=traffic.get("objects"),
-        prices=service["cost_per_gb"],
-        late_ms=service.get("late_ms", 200),
-        baselines=frozenset(entry["name"] for entry in data["strategies"] if entry["kind"] == "baseline"),
-        roadside_units=len(data["roadside_units"]),
-        is_fleet=data["fleet"] is not None,
-        crossings=tuple(
-            Crossing(entry["crossing"], entry["threshold_dbm"], entry["direction"], tuple(entry["between_s"]))
-            for entry in data["expect"]
-            if "crossing" in entry
+        paths=tuple(links),
+        cells=tuple(name for name, link in links.items() if link == "cellular"),
+        wires=tuple(name for name, link in links.items() if link == "wire"),
+        prefer=tuple(list_of(service, "prefer", str)),
+        mode=text_of(service, "mode"),
+        congestion=text_of(data, "congestion"),
+        traffic=text_of(traffic, "kind"),
+        protocol=text_of(traffic, "protocol"),
+        direction=text_of(traffic, "direction"),
+        deadline_s=optional_number(traffic, "deadline_s"),
+        objects=None if objects is None else int(objects),
+        prices={path: number_of(service["cost_per_gb"], path) for path in service["cost_per_gb"]},
+        late_ms=number_of(service, "late_ms") if "late_ms" in service else 200.0,
+        baselines=frozenset(
+            text_of(entry, "name")
+            for entry in list_of(data, "strategies", dict)
+            if text_of(entry, "kind") == "baseline"
         ),
-        outages=_outages(paths, data["roadside_units"]),
-        expected_metrics=tuple(dict.fromkeys(entry["metric"] for entry in bounds)),
+        roadside_units=len(units),
+        is_fleet=data["fleet"] is not None,
+        crossings=tuple(_crossing(entry) for entry in expected if "crossing" in entry),
+        outages=_outages(paths, units),
+        expected_metrics=tuple(dict.fromkeys(text_of(entry, "metric") for entry in expected if "metric" in entry)),
     )
 
 
-def _outages(
-    paths: list[dict[str, Any]], units: list[dict[str, Any]]
-) -> dict[str, tuple[tuple[float, float], ...]]:
+def _crossing(entry: dict[str, Any]) -> Crossing:
+    between_s = span_of(entry["between_s"], "between_s")
+    path, threshold_dbm = text_of(entry, "crossing"), number_of(entry, "threshold_dbm")
+    return Crossing(path, threshold_dbm, text_of(entry, "direction"), between_s)
+
+
+def _outages(paths: list[dict[str, Any]], units: list[dict[str, Any]]) -> dict[str, Spans]:
     """Intervals in which a path is down by the scenario: those of its link, or of its only roadside unit."""
-    radios = [unit["radio"] for unit in units]
+    radios = [text_of(unit, "radio") for unit in units]
     spans = {unit["radio"]: unit["outages_s"] for unit in units if radios.count(unit["radio"]) == 1}
     spans |= {path["name"]: path.get("outages_s", []) for path in paths if path["link"] != "radio"}
-    return {path: tuple((a, b) for a, b in each) for path, each in spans.items() if each}
+    return {path: tuple(span_of(pair, "outages_s") for pair in each) for path, each in spans.items() if each}

@@ -1,13 +1,16 @@
 """The record files of a run: their columns and types (docs/formats.md, "Run folder")."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from crosslane_lab.errors import first_line, unreadable
+from crosslane_lab.columns import is_text
+from crosslane_lab.errors import LabError, first_line, unreadable
 
+_MAGIC = b"ARROW1"
 RERUN = "run the drive again with this version of crosslane"
 
 TABLES: dict[str, dict[Any, Any]] = {
@@ -118,6 +121,24 @@ def read(file: Path) -> pl.LazyFrame:
     return frame.select(_typed(file, column, kind, found) for column, kind in TABLES[file.stem].items())
 
 
+def is_whole(file: Path) -> bool:
+    """Whether an Arrow IPC file has its end, which one that was cut lacks."""
+    with file.open("rb") as opened:
+        opened.seek(0, os.SEEK_END)
+        opened.seek(max(opened.tell() - len(_MAGIC), 0))
+        return opened.read() == _MAGIC
+
+
+def damaged(folder: Path) -> LabError | None:
+    """What is wrong with the first Arrow file below a folder that cannot be read; for when a reader failed."""
+    for file in sorted(folder.rglob("*.arrow")):
+        try:
+            pl.scan_ipc(file).collect()
+        except (pl.exceptions.PolarsError, OSError) as error:
+            return unreadable(file, f"the file is damaged ({first_line(error)})", RERUN)
+    return None
+
+
 def _typed(file: Path, column: str, kind: Any, found: pl.Schema) -> pl.Expr:  # noqa: ANN401
     if column not in found and column in _ADDED_LATER.get(file.stem, ()):
         return pl.lit(None, dtype=kind).alias(column)
@@ -130,15 +151,11 @@ def _typed(file: Path, column: str, kind: Any, found: pl.Schema) -> pl.Expr:  # 
     return pl.col(column).cast(kind)
 
 
-def _is_text(kind: Any) -> bool:  # noqa: ANN401
-    return kind == pl.String or isinstance(kind, pl.Categorical | pl.Enum)
-
-
 def _is_number(kind: Any) -> bool:  # noqa: ANN401
     return kind.is_numeric()
 
 
 _FAMILIES: dict[Any, Callable[[Any], bool]] = {
-    pl.String: _is_text,
+    pl.String: is_text,
     pl.Boolean: lambda kind: kind == pl.Boolean,
 } | dict.fromkeys((pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.Float32, pl.Float64), _is_number)

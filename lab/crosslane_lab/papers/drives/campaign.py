@@ -10,7 +10,8 @@ from pathlib import Path
 
 import polars as pl
 
-from crosslane_lab.errors import unreadable
+from crosslane_lab import columns
+from crosslane_lab.errors import first_line, unreadable
 from crosslane_lab.papers.frame import Options, Results
 from crosslane_lab.runs.runner import Comparison
 
@@ -93,12 +94,23 @@ def drives(data: Path | None, every: int = 1) -> list[Drive]:
     index = (data or Path()) / "imc23" / "index.csv"
     if not index.is_file():
         raise unreadable(index, "there is none", "name the folder of imc23 with --data (docs/guide/real-data.md)")
-    segments = list(enumerate(pl.read_csv(index, columns=["file", "duration_s", "operators"]).sort("file").rows()))
+    segments = list(enumerate(_index(index).sort("file").rows()))
     return [
         Drive(file, duration_s, operators)
         for place, (file, duration_s, recorded) in segments[::every]
         for operators in _choices(recorded.split("+"), place)
     ]
+
+
+def _index(file: Path) -> pl.DataFrame:
+    """File, duration and operators of each segment."""
+    remedy = "restore the published file, or make it again (docs/guide/real-data.md)"
+    try:
+        rows = pl.read_csv(file)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise unreadable(file, first_line(error), remedy) from error
+    columns.check(file, rows.schema, ("duration_s",), ("file", "operators"), remedy)
+    return rows.select("file", "duration_s", "operators").drop_nulls()
 
 
 def _choices(recorded: list[str], place: int) -> Iterator[tuple[str, ...]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from crosslane_lab.errors import unreadable
+from crosslane_lab.errors import first_line, unreadable
 from crosslane_lab.learn import collect, train, tree, write
 from crosslane_lab.progress import Progress
 
@@ -54,13 +54,21 @@ def make(folder: Path, frame: pl.DataFrame, of_tunnel: pl.DataFrame, progress: P
     for place, (name, kind) in enumerate(KINDS.items(), 1):
         made_from = json.dumps({"rows": digests[kind.in_tunnel], "depth": DEPTH, "kind": vars(kind)})
         scores = folder / f"{name}-scores.json"
-        if scores.is_file() and json.loads(scores.read_text(encoding="utf-8"))["made_from"] == made_from:
+        if _is_made(scores, made_from):
             continue
         progress(f"training {name} ({place} of {len(KINDS)})")
         found, text = _train(frames[kind.in_tunnel], folder, kind)
         write(folder / f"{name}.json", text)
         write(scores, json.dumps(found | {"made_from": made_from}))
     progress.done()
+
+
+def _is_made(scores: Path, made_from: str) -> bool:
+    """Whether a tree was trained on the same; not if the file of its scores was cut."""
+    try:
+        return json.loads(scores.read_text(encoding="utf-8"))["made_from"] == made_from
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
 
 
 def _digest(frame: pl.DataFrame) -> str:
@@ -96,9 +104,21 @@ def copy(source: Path, folder: Path, names: Iterable[str]) -> None:
 
 def scores(folder: Path, name: str) -> dict[str, Any]:
     """What `make` found of a tree whose models were compared."""
-    return json.loads((folder / f"{name}-scores.json").read_text(encoding="utf-8"))
+    return _object(folder / f"{name}-scores.json")
 
 
 def nodes(folder: Path, name: str) -> list[tree.Node]:
     """The nodes of a tree."""
-    return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))["nodes"]
+    file = folder / f"{name}.json"
+    tree.read(file)
+    return _object(file)["nodes"]
+
+
+def _object(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise unreadable(file, first_line(error), "remove it and run the command without --draw-only") from error
+    if not isinstance(found, dict):
+        raise unreadable(file, "not a JSON object", "remove it and run the command without --draw-only")
+    return found

@@ -171,7 +171,7 @@ def drives(runner: Runner, min_duration_s: float = MIN_DURATION_S, folder: str =
     """
     path = (runner.data or Path()) / "pam2025" / folder
     pattern = f"{_PREFIXES[folder]}_*.csv"
-    files = [file for file in sorted(path.glob(pattern)) if len(file.read_text().splitlines()) > 1]
+    files = [file for file in sorted(path.glob(pattern)) if len(file.read_bytes().splitlines()) > 1]
     if not files:
         raise unreadable(
             path, f"no file {pattern}", "name the folder of pam2025 with --data (docs/guide/real-data.md)"
