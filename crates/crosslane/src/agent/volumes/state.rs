@@ -1,7 +1,7 @@
 //! The file in which the volumes are kept.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::meter::Kept;
 use crate::durable_file::{replace, with_suffix};
+use crate::text_file::open_regular;
 
 /// Version of the file.
 const VERSION: u32 = 1;
@@ -58,7 +59,7 @@ pub enum Lack {
 /// Why there is none.
 pub fn read(file: &Path, boot_id: &str) -> Result<State, Lack> {
     let mut text = Vec::new();
-    let read = File::open(file).and_then(|opened| opened.take(MAX_BYTES).read_to_end(&mut text));
+    let read = open_regular(file).and_then(|opened| opened.take(MAX_BYTES).read_to_end(&mut text));
     read.map_err(|cause| if cause.kind() == ErrorKind::NotFound { Lack::Absent } else { Lack::Unreadable(cause) })?;
     let state: State =
         serde_json::from_slice(&text).map_err(|cause| Lack::Foreign(format!("it is damaged ({cause})")))?;
@@ -114,6 +115,7 @@ mod tests {
             write(&file, &state).unwrap();
             assert_eq!(read(&file, "a").unwrap(), state);
         }
+        assert!(matches!(read(Path::new("/dev/null"), "a"), Err(Lack::Unreadable(_))), "it is not replaced");
         let names: Vec<_> = fs::read_dir(file.parent().unwrap()).unwrap().map(|one| one.unwrap().file_name()).collect();
         assert_eq!(names, ["volumes.json"]);
         assert_ne!(read(&file, "b").unwrap().paths, state.paths, "another boot");
