@@ -75,7 +75,7 @@ def _is_utf8(path: Path) -> bool:
 
 
 class _Unread(Exception):
-    """Nobody reads the output any more, as after `| head`: that is no failure."""
+    """The output is not read any more, as after `| head`: that is no failure."""
 
 
 @contextlib.contextmanager

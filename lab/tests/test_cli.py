@@ -93,7 +93,7 @@ def printing(arguments: list[str], drive: Path, output: int) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("arguments", [["results", "DRIVE", "--out", "OUT"], ["results", "--help"], ["--version"]])
-def test_output_that_nobody_reads_is_no_failure(arguments: list[str], drive: Path) -> None:
+def test_output_that_is_not_read_is_no_failure(arguments: list[str], drive: Path) -> None:
     reads, writes = os.pipe()
     os.close(reads)
     try:
