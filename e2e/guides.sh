@@ -25,6 +25,7 @@ timeout --kill-after=10 $([ -n "${SLOW:-}" ] && echo 3600 || echo 300) unshare -
     mkdir "$0/upper" "$0/work"
     mount -t overlay overlay -o "lowerdir=/etc,upperdir=$0/upper,workdir=$0/work" /etc
     mount -t tmpfs tmpfs /run
+    mkdir -p /etc/crosslane
     echo "198.51.100.1 HOST depot" >> /etc/hosts
     echo "its:x:1500:1500::/:/bin/false" >> /etc/passwd
     ip link set lo up

@@ -14,6 +14,7 @@ _ON = re.compile(r"On (?:the|each) (?P<host>\w+)")
 _DURATION = re.compile(r"(?<![\w.])\d+(?:\.\d+)? (?:ms|s|min|h|d)(?: \d+ (?:min|h))?(?!\w)")
 _SIZE = re.compile(r"(?<![\w.])\d+(?:\.\d+)? [kMG]?B(?!\w)")
 _NUMBER = re.compile(r"(?<![A-Za-z\d.-])(?:-?\d+(?:\.\d+)?|-)(?![\w-])")
+_COMMIT = re.compile(r"(?<=\d)\+[0-9a-f]{8}(?:\.dirty)?(?![\w.])")
 _COMMENT = re.compile(r"\s+#\s.*$")
 COMMANDS = ("", "sh")
 """Languages of blocks that are commands; the others are files, parts of files, or drawings."""
@@ -108,7 +109,7 @@ def masked(line: str) -> str:
     Which of two paths has the lower delay is such a figure.
     """
     line = line.replace("it has the lowest delay", "0 ms later than the lowest-delay path")
-    line = _SIZE.sub("N", _DURATION.sub("T", line))
+    line = _SIZE.sub("N", _DURATION.sub("T", _COMMIT.sub("", line)))
     return " ".join(_NUMBER.sub("N", line).split())
 
 

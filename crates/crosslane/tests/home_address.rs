@@ -95,8 +95,8 @@ fn lead(world: &World, redirector: &mut Redirector, unit: usize) -> [Instant; 2]
 
 /// The answer from the server to a datagram with the home address as its source.
 fn ask_the_server(world: &World) -> std::io::Result<()> {
-    let server = world.testbed.server.enter(|| UdpSocket::bind((SERVER, 5300)).unwrap()).unwrap();
-    let vehicle = world.testbed.vehicle.enter(|| UdpSocket::bind((HOME, 0)).unwrap()).unwrap();
+    let server = world.testbed.server.enter(|| UdpSocket::bind((SERVER, 5300))).unwrap()?;
+    let vehicle = world.testbed.vehicle.enter(|| UdpSocket::bind((HOME, 0))).unwrap()?;
     for socket in [&server, &vehicle] {
         socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     }
