@@ -8,6 +8,18 @@ fn running() -> Testbed {
     testbed
 }
 
+/// An endpoint after a restart.
+fn next_instance(is_initiator: bool) -> Tunnel<Numbered> {
+    Tunnel::new(Setup {
+        mode: Mode::Aggregate,
+        is_initiator,
+        copies: Copies::default(),
+        ranks: vec![],
+        epoch: 99,
+        overhead: HEADERS,
+    })
+}
+
 #[test]
 fn a_path_added_again_carries_as_before() {
     let mut testbed = running();
@@ -24,14 +36,7 @@ fn a_path_added_again_carries_as_before() {
 fn a_restarted_receiver_gets_the_same_rate() {
     let mut testbed = running();
     // It receives packets for its previous instance first.
-    testbed.endpoints[1] = Tunnel::new(Setup {
-        mode: Mode::Aggregate,
-        is_initiator: false,
-        copies: Copies::default(),
-        ranks: vec![],
-        epoch: 99,
-        overhead: HEADERS,
-    });
+    testbed.endpoints[1] = next_instance(false);
     testbed.stream(1, 30.0, 4000);
     assert!(testbed.goodput(2500, 4000) > 28.0, "{}", testbed.goodput(2500, 4000));
 }
@@ -40,14 +45,7 @@ fn a_restarted_receiver_gets_the_same_rate() {
 #[test]
 fn a_restarted_sender_carries_the_same_rate() {
     let mut testbed = running();
-    testbed.endpoints[0] = Tunnel::new(Setup {
-        mode: Mode::Aggregate,
-        is_initiator: true,
-        copies: Copies::default(),
-        ranks: vec![],
-        epoch: 99,
-        overhead: HEADERS,
-    });
+    testbed.endpoints[0] = next_instance(true);
     for path in 0..2 {
         testbed.endpoints[0].handle(testbed.now, Input::Present(PathId(path), true));
     }
@@ -65,14 +63,7 @@ fn closed_and_added_again(restarts: bool) -> Testbed {
     testbed.endpoints[0].handle(testbed.now, Input::Present(PathId(0), false));
     testbed.stream(1, 10.0, 7000);
     if restarts {
-        testbed.endpoints[0] = Tunnel::new(Setup {
-            mode: Mode::Aggregate,
-            is_initiator: true,
-            copies: Copies::default(),
-            ranks: vec![],
-            epoch: 99,
-            overhead: HEADERS,
-        });
+        testbed.endpoints[0] = next_instance(true);
         testbed.endpoints[0].handle(testbed.now, Input::Present(PathId(1), true));
     }
     testbed.endpoints[0].handle(testbed.now, Input::Present(PathId(0), true));
