@@ -1,6 +1,6 @@
 //! Home addresses by routes of the kernel at the gateway.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
@@ -59,12 +59,10 @@ impl Routes {
         self.outcomes.push_back(outcome);
     }
 
-    /// Sets again what the kernel removed, as it does when an interface goes down. While it is down, the kernel rejects
-    /// routes over it.
+    /// Sets again what the kernel removed, as it does when an interface goes down; a route that is there stays, without a
+    /// notice. While the interface is down, the kernel rejects routes over it.
     pub fn restore(&mut self) {
-        let Ok(routes) = self.wiring.home_routes(Owner::Controller) else { return };
-        let there: BTreeSet<Ipv4Addr> = routes.iter().map(|route| route.to.addr()).collect();
-        for (&home, &via) in self.led.iter().filter(|(home, _)| !there.contains(home)) {
+        for (&home, &via) in &self.led {
             drop(self.wiring.replace_home_route(Owner::Controller, &route(home, via)));
         }
     }
