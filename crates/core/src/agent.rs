@@ -14,7 +14,7 @@ use crate::allocate::{Allocator, Latest, Mode};
 use crate::assess::arrivals::Arrivals;
 use crate::assess::rates::Rates;
 use crate::assess::{Alarm, Assessor, Belief, Finding};
-use crate::demand::{Admission, Demand};
+use crate::demand::{Admission, Object};
 use crate::echo::Echoes;
 use crate::engine::Engine;
 use crate::mptcp::Notice;
@@ -48,7 +48,7 @@ pub enum Input {
     /// Position, heading and speed of the vehicle; what is not known any more is absent.
     Vehicle(VehicleState),
     /// Objects with deadlines, for strategies that use them.
-    Demand(Demand),
+    Demand(Vec<Object>),
     /// An event for the actuators.
     Event(Event),
     /// A further path, of this rank in the user's preference. It takes the place of a
@@ -158,7 +158,7 @@ pub struct Agent {
     classes: Vec<Class>,
     actuators: Vec<Box<dyn Actuator>>,
     wanted: Wanted,
-    /// Price of a byte over each path, in the order of their ids; further paths have 0.
+    /// Price of a byte over each path, in the order of their ids; further paths have none.
     unit_costs: Vec<f64>,
     arrivals: Arrivals,
     rates: Rates,
@@ -249,7 +249,7 @@ impl Agent {
     fn place(&mut self, now: Instant, spec: &PathSpec, rank: u8) -> Option<PathId> {
         let id = self.vacant()?;
         self.reports.changes.forget(id);
-        let unit_cost = self.unit_costs.get(usize::from(id.0)).copied().unwrap_or_default();
+        let unit_cost = self.unit_costs.get(usize::from(id.0)).copied();
         let path = Path { believed: now, decided: now, unit_cost, ..Path::new(spec, rank, (self.assessors)(id, spec)) };
         match self.paths.get_mut(usize::from(id.0)) {
             Some(removed) => *removed = path,

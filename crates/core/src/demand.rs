@@ -1,22 +1,10 @@
-//! Objects with deadlines, and the price of each path.
-
-use alloc::vec::Vec;
+//! Objects with deadlines.
 
 use crate::time::Instant;
 
 /// Maximum number of objects of a demand that are considered; later ones wait until
 /// earlier ones are complete.
 pub const MAX_OBJECTS: usize = 64;
-
-/// All open objects. The sender updates it as acknowledgements arrive.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Demand {
-    /// Objects with bytes not yet acknowledged, the earliest deadline first.
-    pub objects: Vec<Object>,
-    /// Price of a byte on each path, in any unit, in the order of the paths; a path
-    /// without a price is ordered by its rank in the user's preference.
-    pub unit_costs: Vec<f64>,
-}
 
 /// An object with a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

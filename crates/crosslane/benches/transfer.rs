@@ -1,7 +1,8 @@
 //! Rate of a transfer over unshaped veth, with a core for each end: `cargo bench --bench transfer`.
 //!
 //! `crosslane send` and `crosslane receive`, in the clear and with keys, beside plain TCP over the same path in the same
-//! run, in turns: from memory to nowhere, and from file to file without digests and replies. Files are in memory, where there is `/dev/shm`: a disk would decide.
+//! run, in turns: from memory to nowhere, and from file to file without digests and replies, with and
+//! without copies in the program. Files are in memory, where there is `/dev/shm`: a disk would decide.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
@@ -16,12 +17,16 @@ use crosslane::clock::monotonic_ns;
 use crosslane::error::Error;
 use crosslane::testbed::wire::WirePlan;
 use crosslane::testbed::{PathPlan, SERVER, Testbed, TestbedPlan, prepare_privileges};
+use nix::fcntl::{SpliceFFlags, splice};
 use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::sendfile::sendfile64;
 use nix::unistd::Pid;
 use serde_json::Value;
 
 const CROSSLANE: &str = env!("CARGO_BIN_EXE_crosslane");
 const BYTES: u64 = 1 << 30;
+/// Stays in the processor's cache.
+const FILE_BLOCK: usize = 1 << 15;
 const ROUNDS: usize = 5;
 const PORT: u16 = 7500;
 const CLEAR: [&str; 2] = ["--encryption", "none"];
@@ -51,23 +56,32 @@ fn all() -> io::Result<()> {
     let keys = prepare(workdir.path())?;
     let receiver = ["--key", "receiver", "--sender-key", &keys[0]];
     let sender = ["--key", "sender", "--receiver-key", &keys[1]];
-    let mut rates = [const { Vec::new() }; 4];
+    let source = || File::open(workdir.path().join("file"));
+    let stored = workdir.path().join("in/file");
+    let mut rates = [const { Vec::new() }; 5];
     for _ in 0..ROUNDS {
-        rates[0].push(plain(&testbed, None)?);
-        rates[1].push(plain(&testbed, Some(workdir.path()))?);
-        rates[2].push(transfer(&testbed, workdir.path(), [&CLEAR; 2])?);
-        rates[3].push(transfer(&testbed, workdir.path(), [&receiver, &sender])?);
+        rates[0].push(plain(&testbed, from_memory, to_nowhere)?);
+        let (from, to) = (source()?, File::create(&stored)?);
+        rates[1].push(plain(&testbed, |near| from_file(from, near), |far| to_file(far, to))?);
+        fs::remove_file(&stored)?;
+        let (from, to) = (source()?, File::create(&stored)?);
+        let send = move |near: TcpStream| file_by_sendfile(&from, &near);
+        rates[2].push(plain(&testbed, send, move |far| to_file_by_splice(&far, &to))?);
+        fs::remove_file(&stored)?;
+        rates[3].push(transfer(&testbed, workdir.path(), [&CLEAR; 2])?);
+        rates[4].push(transfer(&testbed, workdir.path(), [&receiver, &sender])?);
     }
     let median = |of: &mut Vec<f64>| {
         of.sort_by(f64::total_cmp);
         of[of.len() / 2]
     };
-    let [plain, files, clear, encrypted] = rates.each_mut().map(median);
+    let [plain, files, spliced, clear, encrypted] = rates.each_mut().map(median);
     println!("{:<32} {plain:>8.2} Gbit/s", "plain TCP");
     println!("{:<32} {files:>8.2} Gbit/s, {:.2} of plain TCP", "plain TCP, from file to file", files / plain);
+    println!("{:<32} {spliced:>8.2} Gbit/s, {:.2} of plain TCP", "the same by sendfile and splice", spliced / plain);
     println!("{:<32} {clear:>8.2} Gbit/s, {:.2} of plain TCP (target 0.8)", "transfer in the clear", clear / plain);
     println!("{:<32} {encrypted:>8.2} Gbit/s (target 1.5)", "transfer with keys");
-    for (what, rates) in ["plain TCP", "file to file", "clear", "keys"].into_iter().zip(&rates) {
+    for (what, rates) in ["plain TCP", "file to file", "splice", "clear", "keys"].into_iter().zip(&rates) {
         println!("  each round, {what}: {rates:.2?}");
     }
     Ok(())
@@ -93,51 +107,85 @@ fn pin(processor: usize) -> io::Result<()> {
     Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
 }
 
-/// The rate of plain TCP, from the file to another one in this folder if there is one.
-fn plain(testbed: &Testbed, workdir: Option<&Path>) -> io::Result<f64> {
+/// The rate of plain TCP between two programs.
+fn plain(
+    testbed: &Testbed,
+    send: impl FnOnce(TcpStream) -> io::Result<()> + Send + 'static,
+    receive: impl FnOnce(TcpStream) -> io::Result<()> + Send + 'static,
+) -> io::Result<f64> {
     let failed = |error: Error| io::Error::other(error.to_string());
     let listener = testbed.server.enter(|| TcpListener::bind((SERVER, PORT))).map_err(failed)??;
     let connect = || TcpStream::connect((SERVER, PORT));
-    let mut near = testbed.vehicle.enter(connect).map_err(failed)??;
-    let (mut far, _) = listener.accept()?;
-    let mut source = workdir.map(|workdir| File::open(workdir.join("file"))).transpose()?;
-    let mut stored = workdir.map(|workdir| File::create(workdir.join("in/file"))).transpose()?;
-    // A buffer of a file stays in the processor's cache.
-    let size = if workdir.is_some() { 1 << 15 } else { 1 << 18 };
+    let near = testbed.vehicle.enter(connect).map_err(failed)??;
+    let (far, _) = listener.accept()?;
     let start = monotonic_ns();
-    let sending = thread::spawn(move || {
-        pin(0)?;
-        let (mut block, mut left) = (vec![7; size], BYTES);
-        while left > 0 {
-            if let Some(source) = &mut source {
-                source.read_exact(&mut block)?;
-                near.write_all(&block)?;
-                left -= size as u64;
-                continue;
-            }
-            left -= near.write(&block[..block.len().min(left as usize)])? as u64;
-        }
-        Ok::<(), io::Error>(())
-    });
-    let receiving = thread::spawn(move || {
-        pin(1)?;
-        let (mut buffer, mut count) = (vec![0; size], 0);
-        while count < BYTES {
-            match far.read(&mut buffer)? {
-                0 => return Err(ErrorKind::UnexpectedEof.into()),
-                read => {
-                    count += read as u64;
-                    stored.as_mut().map_or(Ok(()), |file| file.write_all(&buffer[..read]))?;
-                }
-            }
-        }
-        Ok::<u64, io::Error>(monotonic_ns())
-    });
+    let sending = thread::spawn(move || pin(0).and_then(|()| send(near)));
+    let receiving = thread::spawn(move || pin(1).and_then(|()| receive(far)).map(|()| monotonic_ns()));
     let panicked = |_| io::Error::other("a thread panicked");
     sending.join().map_err(panicked)??;
     let end = receiving.join().map_err(panicked)??;
-    workdir.map_or(Ok(()), |workdir| fs::remove_file(workdir.join("in/file")))?;
     Ok(BYTES as f64 * 8.0 / (end - start) as f64)
+}
+
+fn from_memory(mut to: TcpStream) -> io::Result<()> {
+    let (block, mut left) = (vec![7; 1 << 18], BYTES);
+    while left > 0 {
+        left -= to.write(&block[..block.len().min(left as usize)])? as u64;
+    }
+    Ok(())
+}
+
+fn to_nowhere(mut from: TcpStream) -> io::Result<()> {
+    let (mut buffer, mut count) = (vec![0; 1 << 18], 0);
+    while count < BYTES {
+        count += some(from.read(&mut buffer)?)? as u64;
+    }
+    Ok(())
+}
+
+fn from_file(mut file: File, mut to: TcpStream) -> io::Result<()> {
+    let mut block = vec![0; FILE_BLOCK];
+    for _ in 0..BYTES / FILE_BLOCK as u64 {
+        file.read_exact(&mut block)?;
+        to.write_all(&block)?;
+    }
+    Ok(())
+}
+
+fn to_file(mut from: TcpStream, mut file: File) -> io::Result<()> {
+    let (mut buffer, mut count) = (vec![0; FILE_BLOCK], 0);
+    while count < BYTES {
+        let read = some(from.read(&mut buffer)?)?;
+        file.write_all(&buffer[..read])?;
+        count += read as u64;
+    }
+    Ok(())
+}
+
+/// As [`from_file`], the bytes never in the program's memory.
+fn file_by_sendfile(file: &File, to: &TcpStream) -> io::Result<()> {
+    let mut left = BYTES as usize;
+    while left > 0 {
+        left -= some(sendfile64(to, file, None, left.min(1 << 20))?)?;
+    }
+    Ok(())
+}
+
+/// As [`to_file`], the bytes never in the program's memory.
+fn to_file_by_splice(from: &TcpStream, file: &File) -> io::Result<()> {
+    let ((reader, writer), mut count) = (io::pipe()?, 0);
+    while count < BYTES {
+        let mut held = some(splice(from, None, &writer, None, 1 << 16, SpliceFFlags::empty())?)?;
+        count += held as u64;
+        while held > 0 {
+            held -= some(splice(&reader, None, file, None, held, SpliceFFlags::empty())?)?;
+        }
+    }
+    Ok(())
+}
+
+fn some(count: usize) -> io::Result<usize> {
+    if count > 0 { Ok(count) } else { Err(ErrorKind::UnexpectedEof.into()) }
 }
 
 /// The rate until the receipt, less the time that the receiver stored.

@@ -8,8 +8,11 @@ use std::time::Duration;
 use crosslane::netlink::diag::Diag;
 use crosslane::netlink::endpoints::{Endpoint, EndpointSocket, Limits};
 use crosslane::netlink::links::{self, Notice};
-use crosslane::netlink::path_manager::{self, CommandSocket, EventSocket};
-use crosslane::netlink::{EventError, PathManager, TcpState, Wiring, is_linux, probe, select_path_manager};
+use crosslane::netlink::path_manager::{self, CommandSocket};
+
+use crosslane::netlink::{
+    EventError, PathManager, Subscription, TcpState, Wiring, is_linux, probe, select_path_manager,
+};
 use crosslane_core::mptcp::{AddressId, Command, Event, Subflow, Token};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
@@ -72,7 +75,7 @@ struct Connected {
     client_token: Token,
     server_token: Token,
     first: Subflow,
-    events: EventSocket,
+    events: Subscription<Event>,
     commands: CommandSocket,
     listener: SocketAddr,
     _listening: Socket,
@@ -164,7 +167,7 @@ impl Connected {
 }
 
 /// The result of `select` for the first event for which it has one.
-fn until<T>(events: &mut EventSocket, mut select: impl FnMut(Event) -> Option<T>) -> T {
+fn until<T>(events: &mut Subscription<Event>, mut select: impl FnMut(Event) -> Option<T>) -> T {
     for _ in 0..MAX_ATTEMPTS {
         if let Some(found) = events.recv(Duration::from_millis(20)).unwrap().and_then(&mut select) {
             return found;

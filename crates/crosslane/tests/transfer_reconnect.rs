@@ -1,7 +1,7 @@
 //! Connections of `crosslane send` that break, and receivers that are killed in the middle of a file.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::thread::{ScopedJoinHandle, scope, sleep, spawn};
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::program::{ProgramOutput, crosslane};
 use crate::receiver::Receiver;
+use crosslane_core::transfer::multipath::frame;
 use tempfile::TempDir;
 
 /// More than the socket buffers of both endpoints hold.
@@ -88,6 +89,30 @@ fn a_receiver_that_is_killed_and_started_again_gets_everything() {
         });
         let output = sender.join().unwrap();
         assert_eq!(output.code, Some(0), "{output:?}");
+    });
+    assert!(fs::read(workdir.path().join("in/big")).unwrap() == content);
+}
+
+#[test]
+fn a_receiver_that_reports_more_than_was_sent_loses_its_connection() {
+    let (workdir, content) = workdir();
+    let receiver = Receiver::start(workdir.path());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = listener.local_addr().unwrap().to_string();
+    scope(|scope| {
+        let sender = scope.spawn(|| send(workdir.path(), &to));
+        let mut wire = Vec::new();
+        frame::welcome(&mut wire, 7);
+        frame::received(&mut wire, 1_000_000);
+        let mut first = listener.accept().unwrap().0;
+        first.write_all(&wire).unwrap();
+        relay(&sender, &listener, &[], |_| receiver.address.clone());
+        let output = sender.join().unwrap();
+        assert_eq!(output.code, Some(0), "{output:?}");
+        assert!(
+            output.stderr.contains("its connection broke: the peer reports more pieces than were sent"),
+            "{output:?}"
+        );
     });
     assert!(fs::read(workdir.path().join("in/big")).unwrap() == content);
 }

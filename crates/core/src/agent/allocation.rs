@@ -13,7 +13,7 @@ use super::path::Path;
 use super::{Agent, Output};
 use crate::actuator::Verdict;
 use crate::allocate::{Allocator, PathInput, PathSupply};
-use crate::demand::Demand;
+use crate::demand::Object;
 use crate::path::{MAX_PATHS, PathId, PathState, PerPath};
 use crate::reason::Reason;
 use crate::time::Instant;
@@ -64,7 +64,7 @@ impl Agent {
         self
     }
 
-    pub(super) fn on_demand(&mut self, now: Instant, demand: &Demand) {
+    pub(super) fn on_demand(&mut self, now: Instant, demand: &[Object]) {
         let reason = self.allocator.on_demand(now, demand, &supplies(&self.paths));
         while let Some(admission) = self.allocator.poll_admission() {
             self.reports.outputs.push_back(Output::Admission(admission));

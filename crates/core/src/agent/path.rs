@@ -27,7 +27,7 @@ pub(super) struct Path {
     pub(super) rat: Rat,
     pub(super) rank: u8,
     pub(super) radio: Option<u8>,
-    pub(super) unit_cost: f64,
+    pub(super) unit_cost: Option<f64>,
     pub(super) assessors: Vec<Box<dyn Assessor + Send>>,
     /// The assessor that measures the throughput, if any.
     pub(super) measures: Option<usize>,

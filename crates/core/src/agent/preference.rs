@@ -55,8 +55,9 @@ impl Agent {
     /// Sets the price of a byte over each path, in the order of their ids, also of those that are added later. The
     /// unit is the same for all; without prices the list is empty.
     pub fn set_unit_costs(&mut self, unit_costs: Vec<f64>) {
-        let costs = unit_costs.iter().copied().chain(core::iter::repeat(0.0));
-        self.paths.iter_mut().zip(costs).for_each(|(path, unit_cost)| path.unit_cost = unit_cost);
+        for (place, path) in self.paths.iter_mut().enumerate() {
+            path.unit_cost = unit_costs.get(place).copied();
+        }
         self.unit_costs = unit_costs;
     }
 

@@ -262,14 +262,15 @@ impl Adaptive {
     fn observe(&mut self, now: Instant, paths: &[PathSupply]) -> (Option<Duration>, Option<Reason>) {
         let (mut released, mut reason) = (None, None);
         let active = paths.iter().filter(|path| path.input.was == PathState::Active);
-        let carries_at = active.map(|path| path.unit_cost).min_by(f64::total_cmp);
+        let carries_at = active.filter_map(|path| path.unit_cost).min_by(f64::total_cmp);
         for (track, path) in self.tracks.iter_mut().zip(paths) {
             let (was_held, was_in_handover) = (track.is_held(self.now), track.handover.lasts(self.now));
             let is_bad = matches!(path.input.belief, Belief::Fading | Belief::Stalled | Belief::Lost);
             if track.is_active && track.is_good && is_bad && !path.rat.needs_signal() {
                 track.leave(now);
             }
-            track.is_cheaper = carries_at.is_some_and(|unit_cost| path.unit_cost < unit_cost);
+            track.is_cheaper =
+                path.unit_cost.zip(carries_at).is_some_and(|(unit_cost, carries_at)| unit_cost < carries_at);
             if was_held && !track.is_held(now) && path.input.belief == Belief::Good {
                 released = Some(track.hold_down());
             }

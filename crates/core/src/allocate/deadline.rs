@@ -33,7 +33,7 @@ use suspension::Suspensions;
 use super::{Allocator, PathInput, PathSupply, select_active};
 use crate::assess::Belief;
 use crate::assess::throughput::History;
-use crate::demand::{Admission, Demand, MAX_OBJECTS, Object};
+use crate::demand::{Admission, MAX_OBJECTS, Object};
 use crate::path::{OnFade, PathState};
 use crate::reason::Reason;
 use crate::time::Instant;
@@ -161,18 +161,12 @@ impl Deadline {
 
     /// The good paths, the cheapest first, without suspended ones and those without a
     /// subflow, if others exist.
-    fn sources<'a>(
-        &self,
-        now: Instant,
-        demand: &Demand,
-        paths: &[PathSupply<'a>],
-        unmeasured: &'a History,
-    ) -> Vec<Source<'a>> {
+    fn sources<'a>(&self, now: Instant, paths: &[PathSupply<'a>], unmeasured: &'a History) -> Vec<Source<'a>> {
         let known = paths.iter().filter_map(|path| path.history?.mean_rate(0.0));
         let prior = known.min_by(f64::total_cmp).unwrap_or(0.0);
         let source = |(place, supply): (usize, &PathSupply<'a>)| Source {
             place,
-            cost: demand.unit_costs.get(place).copied().unwrap_or(f64::from(supply.input.rank)),
+            cost: supply.unit_cost.unwrap_or(f64::from(supply.input.rank)),
             rank: supply.input.rank,
             history: supply.history.unwrap_or(unmeasured),
             on: supply.input.was == PathState::Active,
@@ -228,7 +222,7 @@ impl Deadline {
     }
 
     /// What is due by each deadline: to be acknowledged half an RTT later, or if unordered by then.
-    fn due(&self, now: Instant, demand: &Demand, sources: &[Source]) -> Vec<Due> {
+    fn due(&self, now: Instant, demand: &[Object], sources: &[Source]) -> Vec<Due> {
         let first = sources.first().filter(|_| !self.is_unordered);
         let one_way_s = first.map_or(0.0, |source| source.history.min_rtt().as_secs_f64() / 2.0);
         let mut bytes = 0.0;
@@ -237,17 +231,17 @@ impl Deadline {
             let left_s = object.deadline.as_secs_f64() - now.as_secs_f64();
             Due { within_s: left_s + one_way_s - self.skew_s - self.params.margin_ms / 1e3, bytes }
         };
-        demand.objects.iter().take(MAX_OBJECTS).map(due).collect()
+        demand.iter().take(MAX_OBJECTS).map(due).collect()
     }
 
     /// True while only the cheapest path is used, to learn its rate.
-    fn is_learning(&self, now: Instant, demand: &Demand, sources: &[Source]) -> bool {
+    fn is_learning(&self, now: Instant, demand: &[Object], sources: &[Source]) -> bool {
         let known = sources.iter().any(|source| source.history.peak().is_some());
         let early = |object: &Object| {
             let total = object.deadline.since(object.start);
             now.since(object.start).as_secs_f64() < total.as_secs_f64() * self.params.learn_share
         };
-        !known && demand.objects.iter().all(early)
+        !known && demand.iter().all(early)
     }
 
     /// Updates the completion skew: data queued on a path is carried by no other, and
@@ -330,15 +324,15 @@ impl Allocator for Deadline {
         states.into()
     }
 
-    fn on_demand(&mut self, now: Instant, demand: &Demand, paths: &[PathSupply]) -> Option<Reason> {
+    fn on_demand(&mut self, now: Instant, demand: &[Object], paths: &[PathSupply]) -> Option<Reason> {
         let unmeasured = History::default();
-        let sources = self.sources(now, demand, paths, &unmeasured);
+        let sources = self.sources(now, paths, &unmeasured);
         if !self.is_unordered {
             self.update_skew(&sources);
         }
         let has_s = |object: &Object| object.deadline.since(object.start).as_secs_f64();
-        self.is_brief = self.is_unordered && demand.objects.iter().all(|object| has_s(object) <= BRIEF_S);
-        self.is_charged_once = self.is_brief && demand.objects.iter().all(|object| has_s(object) >= CHARGED_ONCE_S);
+        self.is_brief = self.is_unordered && demand.iter().all(|object| has_s(object) <= BRIEF_S);
+        self.is_charged_once = self.is_brief && demand.iter().all(|object| has_s(object) >= CHARGED_ONCE_S);
         let mut due = self.due(now, demand, &sources);
         self.admit(now, demand, &sources, &due);
         if self.gives_up {
@@ -353,7 +347,7 @@ impl Allocator for Deadline {
         for (source, carry) in sources.iter().zip(carry) {
             self.on[source.place] = carry;
         }
-        let carries: Vec<bool> = self.on.iter().map(|on| *on && !demand.objects.is_empty()).collect();
+        let carries: Vec<bool> = self.on.iter().map(|on| *on && !demand.is_empty()).collect();
         self.suspensions.set_carrying(now, &carries);
         self.update_backlog(&sources);
         let closed = core::mem::replace(&mut self.closed, self.suspensions.closed(now));

@@ -151,7 +151,7 @@ mod tests {
                 };
                 let inputs = [input(0), input(1)];
                 let supply = |place: usize| PathSupply {
-                    unit_cost: 0.0,
+                    unit_cost: None,
                     input: inputs[place],
                     rat: Rat::Lte,
                     history: None,

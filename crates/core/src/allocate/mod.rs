@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::assess::Belief;
 use crate::assess::throughput::History;
-use crate::demand::{Admission, Demand};
+use crate::demand::{Admission, Object};
 use crate::path::{Carried, Echo, OnFade, PathState, PerPath, RadioLink, Rat, SampleKind, Signal, Transport};
 use crate::reason::Reason;
 use crate::time::{Duration, Instant};
@@ -108,8 +108,8 @@ pub struct PathSupply<'a> {
     pub input: PathInput,
     /// Its radio access technology.
     pub rat: Rat,
-    /// Price of a byte over it, in any unit; 0 of every path if the user gave none.
-    pub unit_cost: f64,
+    /// Price of a byte over it, in any unit; `None` of every path if the user gave none.
+    pub unit_cost: Option<f64>,
     /// Its measured throughput, if it is measured.
     pub history: Option<&'a History>,
     /// Its latest measurements.
@@ -171,7 +171,7 @@ pub trait Allocator {
 
     /// Processes the demand and what each path can contribute; returns a reason if the
     /// states must be [allocated](Self::allocate) again.
-    fn on_demand(&mut self, _now: Instant, _demand: &Demand, _paths: &[PathSupply]) -> Option<Reason> {
+    fn on_demand(&mut self, _now: Instant, _demand: &[Object], _paths: &[PathSupply]) -> Option<Reason> {
         None
     }
 

@@ -13,7 +13,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::{Allocator, PathInput, PathSupply, select_active};
-use crate::demand::{Demand, Object};
+use crate::demand::Object;
 use crate::path::OnFade;
 use crate::reason::Reason;
 use crate::time::{Duration, Instant};
@@ -95,8 +95,8 @@ impl Allocator for MpDpa {
         select_active(paths, |place, _| self.on.get(place) == Some(&true), OnFade::Backup).into()
     }
 
-    fn on_demand(&mut self, now: Instant, demand: &Demand, paths: &[PathSupply]) -> Option<Reason> {
-        let first = demand.objects.first();
+    fn on_demand(&mut self, now: Instant, demand: &[Object], paths: &[PathSupply]) -> Option<Reason> {
+        let first = demand.first();
         self.others = first.is_some_and(|object| self.decide(now, object));
         let preferred = paths.iter().map(|path| path.input.rank).min();
         let on: Vec<bool> = paths.iter().map(|path| self.others || Some(path.input.rank) == preferred).collect();
@@ -118,7 +118,6 @@ mod tests {
     use crate::allocate::Latest;
     use crate::assess::Belief;
     use crate::path::{PathState, Rat};
-    use alloc::vec;
 
     /// Whether the other path carries at each step, if `bytes` are acknowledged each
     /// 100 ms of 1 MB due in 10 s.
@@ -127,7 +126,7 @@ mod tests {
         let input = |rank| PathInput { belief: Belief::Good, was: PathState::Backup, rank, radio: None };
         let latest = Latest::default();
         let paths = [0, 1].map(|rank| PathSupply {
-            unit_cost: 0.0,
+            unit_cost: None,
             rat: Rat::Lte,
             input: input(rank),
             history: None,
@@ -138,7 +137,7 @@ mod tests {
         for step in 0..100 {
             let (start, deadline) = (Instant::ZERO, Instant::from_millis(10_000));
             let object = Object { number: 0, size_bytes: 1_000_000, acked_bytes, start, deadline };
-            let demand = Demand { objects: vec![object], unit_costs: Vec::new() };
+            let demand = [object];
             mp_dpa.on_demand(Instant::from_millis(step * 100), &demand, &paths);
             states.push(mp_dpa.others);
             acked_bytes += bytes(step);

@@ -50,6 +50,9 @@ mod notices;
 mod plan;
 mod view;
 
+/// Default overlap of two subflows, of the program and of the simulator.
+pub const DEFAULT_OVERLAP: Duration = Duration::from_millis(10);
+
 pub use connection::MAX_SUBFLOWS;
 pub use history::{CloseCause, ConnectionChange, ConnectionEvent};
 pub use view::{ConnectionView, PathUse, SubflowView};

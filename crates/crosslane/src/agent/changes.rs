@@ -93,7 +93,6 @@ impl Driver {
         let of_units = std::iter::repeat(self.config.unit_rank());
         self.engine.set_ranks(now, self.config.ranks().into_iter().chain(of_units), &reason);
         self.control.set_groups(machine::groups(&self.config));
-        self.control.set_unit_costs(self.config.unit_costs());
         self.poller.set_period(*self.config.observe.transport_period_ms.get_ref());
         if reloaded.has_new_tree {
             changed.push(self.set_tree(&reason));

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crosslane_core::actuator::EndpointPolicy;
 use crosslane_core::agent::MAX_PATHS;
 use crosslane_core::allocate::Mode;
+use crosslane_core::mptcp::manager::DEFAULT_OVERLAP;
 use crosslane_core::path::{PathId, PathSpec, Rat};
 use crosslane_core::strategy::Strategy;
 use crosslane_sim::input::renamed_keys::renew;
@@ -163,7 +164,7 @@ impl Default for Service {
         Service {
             mode: Mode::Aggregate,
             prefer: Vec::new(),
-            overlap_ms: Spanned::new(0..0, 10),
+            overlap_ms: Spanned::new(0..0, DEFAULT_OVERLAP.as_millis() as u32),
             demands: None,
             demands_group: None,
             view_group: None,

@@ -120,7 +120,7 @@ impl Driver {
     fn open_demands(&mut self) -> Result<()> {
         let service = &self.config.service;
         let Some(name) = &service.demands else { return Ok(()) };
-        self.control.listen_for_demands(name.get_ref(), self.config.unit_costs())
+        self.control.listen_for_demands(name.get_ref())
     }
 
     fn start_http(&mut self) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crosslane_core::demand::{Demand, MAX_OBJECTS, Object};
+use crosslane_core::demand::{MAX_OBJECTS, Object};
 
 /// The open objects of each sender.
 #[derive(Default)]
@@ -40,7 +40,7 @@ impl DemandTable {
     }
 
     /// The open objects, the earliest deadline first.
-    pub(super) fn demand(&mut self, unit_costs: &[f64]) -> Demand {
+    pub(super) fn demand(&mut self) -> Vec<Object> {
         let mut open: Vec<&mut Entry> = self.senders.values_mut().flatten().collect();
         open.sort_by_key(|entry| (entry.object.deadline, entry.number.unwrap_or(u64::MAX)));
         open.truncate(MAX_OBJECTS);
@@ -52,7 +52,7 @@ impl DemandTable {
             });
             Object { number, ..entry.object }
         };
-        Demand { objects: open.into_iter().map(numbered).collect(), unit_costs: unit_costs.to_vec() }
+        open.into_iter().map(numbered).collect()
     }
 
     /// The sender of an object by its number in [`DemandTable::demand`], and the sender's own number.

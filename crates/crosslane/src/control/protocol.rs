@@ -215,9 +215,9 @@ pub fn read_anything(stream: &[u8], part: usize) {
             let _ = serde_json::from_slice::<Reply>(&line);
             let _ = serde_json::from_slice::<Report>(&line);
         }
-        let demand = table.demand(&[1.0]);
-        assert!(demand.objects.len() <= MAX_OBJECTS && demand.objects.is_sorted_by_key(|object| object.deadline));
-        assert!(demand.objects.iter().all(|object| table.owner(object.number).is_some()));
+        let demand = table.demand();
+        assert!(demand.len() <= MAX_OBJECTS && demand.is_sorted_by_key(|object| object.deadline));
+        assert!(demand.iter().all(|object| table.owner(object.number).is_some()));
         let _ = table.share(0, Some(u64::MAX));
         assert!(inbox.0.len() <= MAX_LINE_BYTES);
     }

@@ -7,7 +7,7 @@ use std::io;
 use std::task::{Context, Poll, ready};
 
 use crosslane_core::agent::Agent;
-use crosslane_core::demand::{Admission, Demand};
+use crosslane_core::demand::{Admission, Object};
 use crosslane_core::tunnel::Mode;
 use serde::Serialize;
 use tokio::net::UnixStream;
@@ -37,8 +37,7 @@ pub struct Server {
     listens_for_tunnel: bool,
     clock: Clock,
     groups: Groups,
-    /// Price of a byte over each path; none: no demand is accepted.
-    unit_costs: Option<Vec<f64>>,
+    accepts_demands: bool,
     clients: BTreeMap<u64, Client>,
     next: u64,
     /// The client that was answered last: the others are before it now.
@@ -84,7 +83,7 @@ impl Server {
             listens_for_tunnel: false,
             clock,
             groups,
-            unit_costs: None,
+            accepts_demands: false,
             clients,
             next: 0,
             last: 0,
@@ -106,20 +105,14 @@ impl Server {
         self.groups = groups;
     }
 
-    /// Replaces the prices, if demand is accepted.
-    pub fn set_unit_costs(&mut self, unit_costs: Vec<f64>) {
-        self.unit_costs.as_mut().into_iter().for_each(|present| present.clone_from(&unit_costs));
-    }
-
-    /// Listens for demand at a name as in `service.demands`; `unit_costs` are in the order of the paths. Must be
-    /// called within a runtime with I/O, as the next.
+    /// Listens for demand at a name as in `service.demands`. Must be called within a runtime with I/O, as the next.
     ///
     /// # Errors
     /// One error message with the name and the remedy.
-    pub fn listen_for_demands(&mut self, name: &str, unit_costs: Vec<f64>) -> Result<()> {
+    pub fn listen_for_demands(&mut self, name: &str) -> Result<()> {
         let remedy = "end the process that listens there, or set service.demands to a free name in an existing folder";
         self.listen(name, remedy)?;
-        self.unit_costs = Some(unit_costs);
+        self.accepts_demands = true;
         Ok(())
     }
 
@@ -185,8 +178,8 @@ impl Server {
     }
 
     /// The open objects of all clients; none if no demand is accepted.
-    pub fn demand(&mut self) -> Option<Demand> {
-        self.unit_costs.as_ref().map(|unit_costs| self.table.demand(unit_costs))
+    pub fn demand(&mut self) -> Option<Vec<Object>> {
+        self.accepts_demands.then(|| self.table.demand())
     }
 
     /// Passes on whether an object can be delivered in time.
@@ -201,7 +194,7 @@ impl Server {
 
     /// Sends each client what has changed for it, if demand is accepted.
     pub fn report(&mut self, agent: &Agent) {
-        if self.clients.is_empty() || self.unit_costs.is_none() {
+        if self.clients.is_empty() || !self.accepts_demands {
             return;
         }
         let backlog = agent.backlog_bytes();
@@ -275,7 +268,7 @@ impl Server {
         for line in lines {
             let Some(of) = self.clients.get_mut(&client) else { return };
             let rejection = match read_request(line, self.clock.origin_ns()) {
-                Ok(Request::Demand(_)) if self.unit_costs.is_none() => {
+                Ok(Request::Demand(_)) if !self.accepts_demands => {
                     ("it accepts no demand".into(), "set service.demands in its configuration")
                 }
                 Ok(Request::Demand(_)) if of.trust == Trust::Viewer => {

@@ -254,7 +254,7 @@ mod tests {
             std::fs::write(&file, toml::to_string(&table).unwrap()).unwrap();
             let config = config::read(&file).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(config.service.demands.as_ref().map(|name| name.get_ref().as_str()), Some(DEMANDS));
-            assert_eq!(config.unit_costs(), scenario.unit_costs());
+            assert_eq!(Some(config.prices()), scenario.prices());
         }
     }
 }

@@ -18,10 +18,6 @@ pub struct MptcpInfo {
     pub local_id: u8,
     /// Id of the peer's address.
     pub remote_id: u8,
-    /// Data sequence number at the start of the current mapping.
-    pub map_seq: u64,
-    /// Length of the mapping in bytes.
-    pub map_len: u16,
     /// `MPTCP_SUBFLOW_FLAG_*`.
     pub flags: u32,
 }
@@ -103,8 +99,6 @@ impl MptcpInfo {
         match attribute.kind {
             1 => self.token_remote = attribute.u32("MPTCP_SUBFLOW_ATTR_TOKEN_REM")?,
             2 => self.token_local = attribute.u32("MPTCP_SUBFLOW_ATTR_TOKEN_LOC")?,
-            4 => self.map_seq = attribute.u64("MPTCP_SUBFLOW_ATTR_MAP_SEQ")?,
-            7 => self.map_len = attribute.u16("MPTCP_SUBFLOW_ATTR_MAP_DATALEN")?,
             8 => self.flags = attribute.u32("MPTCP_SUBFLOW_ATTR_FLAGS")?,
             9 => self.remote_id = attribute.u8("MPTCP_SUBFLOW_ATTR_ID_REM")?,
             10 => self.local_id = attribute.u8("MPTCP_SUBFLOW_ATTR_ID_LOC")?,
@@ -136,7 +130,6 @@ mod tests {
         let info = upper_layer(&JOINED).unwrap().unwrap();
         assert_eq!((info.token_local, info.token_remote), (0x6635_9aa2, 0xc1d7_3c67));
         assert_eq!((info.local_id, info.remote_id), (7, 0));
-        assert_eq!((info.map_seq, info.map_len), (0xab58_1f97_75c3_7f7f, 0));
         assert!(info.joined() && info.opened_here());
         assert!(!info.backup_local() && !info.backup_remote());
     }

@@ -16,16 +16,13 @@ use nix::errno::Errno;
 
 use super::family::{Address, MPTCP_PM, attribute, flag};
 use super::generic::{Family, GENERIC_HEADER_LEN, Request, u32_attribute};
-use super::message::{Attribute, DecodeError, FIRST_PROTOCOL_TYPE, Message, attributes, frame, request_bytes};
+use super::message::{Attribute, DecodeError, FIRST_PROTOCOL_TYPE, Message, attributes, frame};
 use super::socket::{CallError, CommandError, OpenError};
 use super::subscription::Subscription;
 
-/// Events, for a thread that waits for them.
-pub type EventSocket = Subscription<Event>;
-
 /// Subscribes to the events of all connections of this thread's network
 /// namespace. Needs CAP_NET_ADMIN there.
-pub fn events() -> Result<EventSocket, OpenError> {
+pub fn events() -> Result<Subscription<Event>, OpenError> {
     let group = Family::open(MPTCP_PM)?.events()?;
     Ok(Subscription::open(NETLINK_GENERIC, &[group], decode)?)
 }
@@ -108,12 +105,6 @@ pub fn decode(bytes: &[u8]) -> Result<Option<Event>, DecodeError> {
         _ => return Ok(None),
     };
     Fields::read(event, rest)?.event(header[0])
-}
-
-/// `command` in bytes, for the family with the id `family`, with a request for an
-/// acknowledgement.
-pub fn encode(command: &Command, family: u16, sequence: u32) -> Vec<u8> {
-    request_bytes(request(command).message(family), NLM_F_ACK, sequence)
 }
 
 /// The attributes of an event.

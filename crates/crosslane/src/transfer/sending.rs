@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use crosslane_core::time::Instant;
 use crosslane_core::transfer::frame::{self, Outcome, Receipts};
+use crosslane_core::transfer::multipath::POLL_INTERVAL;
 use crosslane_core::transfer::sender::{Sender, Write};
 use crosslane_core::transfer::{Abandoned, Late};
 use nix::poll::{PollFd, PollFlags};
 use sha2::{Digest, Sha256};
 use socket2::Socket;
 
-use super::source::{News, Object, POLL_INTERVAL, Source, nap};
+use super::source::{News, Object, Source, nap};
 use super::{PREFACE_TIMEOUT, TransferError, connection, outstanding_bytes, printable, unless_stopped};
 use crate::clock::Clock;
 use crate::control::client::Agent;

@@ -9,11 +9,7 @@ use crosslane_core::transfer::Abandoned;
 use crosslane_core::transfer::frame::Receipt;
 use crosslane_core::transfer::multipath::frame::Part;
 use crosslane_core::transfer::multipath::sender::{Carried, Decision};
-
-/// Interval at which acknowledgements and statistics are read.
-pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// Longest wait before `stop` is checked again.
-const IDLE_INTERVAL: Duration = Duration::from_millis(50);
+use crosslane_core::transfer::multipath::{IDLE_INTERVAL, POLL_INTERVAL};
 
 /// An object to be sent.
 pub struct Object {

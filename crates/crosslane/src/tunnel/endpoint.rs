@@ -21,7 +21,6 @@ use crosslane_core::packet::mss_clamp::clamp_mss;
 use crosslane_core::path::{PathId, PathState, Sample};
 use crosslane_core::time::Instant;
 use crosslane_core::tunnel::wire::control_message::MAX_PATHS;
-use crosslane_core::tunnel::wire::overhead::Overhead;
 use crosslane_core::tunnel::{Input, Keepalive, Setup, Tunnel};
 use crosslane_core::wanted::Order;
 
@@ -69,9 +68,6 @@ pub struct Endpoint {
     rfc8086_only: bool,
     /// None: the tunnel is not encrypted.
     keys: Option<KeyExchange>,
-    is_initiator: bool,
-    /// The headers that the tunnel adds.
-    overhead: Overhead,
     /// Longest inner packet, in bytes; a peer's may be less.
     mtu: u32,
     queued: QueuedBytes,
@@ -101,8 +97,6 @@ impl Endpoint {
             keepalives: plan.keepalives,
             rfc8086_only: plan.rfc8086_only,
             keys: plan.keys.map(|(private, peers)| KeyExchange::new(private, peers)),
-            is_initiator: plan.is_initiator,
-            overhead: plan.overhead,
             mtu: plan.mtu,
             too_big: TooBigReplies::new(plan.addresses),
             expired: Mutex::new(Instant::ZERO),
@@ -115,13 +109,13 @@ impl Endpoint {
     fn add_peer(&self, plan: PeerPlan, unix_ns: u64) {
         let setup = &self.setup;
         let engine = if self.rfc8086_only {
-            PeerEngine::Rfc8086(Mutex::new(Rfc8086::new(setup.mode, &setup.ranks)))
+            PeerEngine::Rfc8086(Mutex::new(Rfc8086::new(&setup.ranks)))
         } else {
             // Milliseconds: restarts are further apart.
             let epoch = ((unix_ns / 1_000_000) as u32).wrapping_add(self.peers.used() as u32) | 1;
             let mut tunnel = Tunnel::new(Setup { epoch, ..setup.clone() });
             tunnel.set_keepalives(&self.keepalives);
-            tunnel.probe_mtu_up_to(self.mtu + self.overhead.around_packet());
+            tunnel.probe_mtu_up_to(self.mtu + self.setup.overhead.around_packet());
             PeerEngine::Multipath(Box::new(Mutex::new(tunnel)))
         };
         self.peers.add(Peer::new(plan, engine, self.mtu));
@@ -223,7 +217,7 @@ impl Endpoint {
         let session = self.keys.as_ref().and_then(|keys| keys.security().session_for(now, place));
         if self.keys.is_some() && session.is_none() {
             // The event that brings a gateway new keys also wakes the sending thread.
-            return self.is_initiator.then_some(now + KEY_POLL_PERIOD);
+            return self.setup.is_initiator.then_some(now + KEY_POLL_PERIOD);
         }
         let (wakeup, passes) = {
             let mut tunnel = lock(tunnel);
@@ -254,14 +248,14 @@ impl Endpoint {
     fn datagram_bytes(&self, tunnel: &Tunnel<TunnelPacket>) -> [usize; MAX_PATHS] {
         std::array::from_fn(|path| {
             let passes = tunnel.passes_bytes(PathId(path as u8));
-            passes.map_or(usize::MAX, |bytes| bytes.saturating_sub(self.overhead.around_datagram()) as usize)
+            passes.map_or(usize::MAX, |bytes| bytes.saturating_sub(self.setup.overhead.around_datagram()) as usize)
         })
     }
 
     /// The inner MTU: what every path of the peer carries, but not below IPv6's minimum.
     fn inner_mtu(&self, tunnel: &Tunnel<TunnelPacket>) -> u32 {
         let all = tunnel.passes_all_bytes();
-        let passes = all.map_or(self.mtu, |bytes| bytes.saturating_sub(self.overhead.around_packet()));
+        let passes = all.map_or(self.mtu, |bytes| bytes.saturating_sub(self.setup.overhead.around_packet()));
         passes.clamp(self.mtu.min(MIN_INNER_BYTES), self.mtu)
     }
 
@@ -278,7 +272,7 @@ impl Endpoint {
     /// path none is due, so that the first path does not wait for the second initiation.
     pub fn maintain(&self, now: Instant, unix_ns: u64, mut send: impl FnMut(Transmit<'_>)) {
         self.expire(now);
-        let Some((keys, peer)) = self.keys.as_ref().zip(self.peers.first()).filter(|_| self.is_initiator) else {
+        let Some((keys, peer)) = self.keys.as_ref().zip(self.peers.first()).filter(|_| self.setup.is_initiator) else {
             return;
         };
         let addresses = peer.addresses();
@@ -313,12 +307,12 @@ impl Endpoint {
     /// Time since the first packet that a vehicle's gateway has not answered;
     /// `None` if no answer is due, or the peer sends none.
     pub fn unanswered(&self, now: Instant) -> Option<Duration> {
-        self.peers.first().filter(|peer| self.is_initiator && !peer.is_rfc8086())?.contact.unanswered(now)
+        self.peers.first().filter(|peer| self.setup.is_initiator && !peer.is_rfc8086())?.contact.unanswered(now)
     }
 
     /// When [`maintain`](Self::maintain) must be called again at the latest.
     pub fn maintenance_due(&self, now: Instant) -> Instant {
-        now + if self.is_initiator { INITIATE_PERIOD } else { EXPIRE_PERIOD }
+        now + if self.setup.is_initiator { INITIATE_PERIOD } else { EXPIRE_PERIOD }
     }
 }
 

@@ -18,6 +18,7 @@ use std::collections::BTreeSet;
 
 use crosslane_core::actuator::{Command, Steering};
 use crosslane_core::agent::Output;
+use crosslane_core::assess::SAMPLE_INTERVAL;
 use crosslane_core::link::Direction;
 use crosslane_core::mptcp::Event;
 use crosslane_core::path::PathId;
@@ -53,8 +54,6 @@ pub use slots::SlotChange;
 use traffic::Traffic;
 use transfer::Transfer;
 
-/// Period of the agent's subflow queries; the default on a vehicle.
-const TRANSPORT_PERIOD: Duration = Duration::from_millis(10);
 /// Time at which the vehicle connects.
 const CONNECT: Instant = Instant::from_millis(10);
 
@@ -239,7 +238,7 @@ impl Simulation {
         self.connect();
         let queries = self.path_control.query_at(self.observe_at) <= now;
         if queries {
-            self.observe_at = now + TRANSPORT_PERIOD;
+            self.observe_at = now + SAMPLE_INTERVAL;
             if self.path_control.queries_subflows() {
                 self.path_control.observe_transport(now, &self.vehicle);
             }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use crosslane_core::actuator::{Actuator, PacketScheduler};
 use crosslane_core::agent::Agent;
-use crosslane_core::mptcp::manager::Manager;
+use crosslane_core::mptcp::manager::{DEFAULT_OVERLAP, Manager};
 use crosslane_core::parameters::Field;
 use crosslane_core::path::{PathId, PathSpec};
 use crosslane_core::rng::Rng;
@@ -22,8 +22,6 @@ use crate::transport::segment::MTU_BYTES;
 use crate::transport::{KernelPathManager, Protocol, Settings, Ticks};
 use crate::world::World;
 
-/// Overlap of two subflows; the default on a vehicle.
-const OVERLAP: Duration = Duration::from_millis(10);
 /// `net.mptcp.stale_loss_cnt`: the default, and the tuned value.
 const STALE_LOSS_COUNT: u32 = 4;
 const TUNED_STALE_LOSS_COUNT: u32 = 1;
@@ -48,7 +46,7 @@ pub(super) fn settings(scenario: &Scenario, strategy: &Strategy, seed: u64, side
 /// # Errors
 /// Invalid parameters, or a world that cannot be created.
 pub(super) fn path_control(scenario: &Scenario, strategy: &Strategy, seed: u64) -> Result<PathControl, ScenarioError> {
-    let manager = Manager::new(Standing::of(scenario).specs, OVERLAP);
+    let manager = Manager::new(Standing::of(scenario).specs, DEFAULT_OVERLAP);
     let mut controller = controller(scenario, strategy, seed, vec![Box::new(manager), scheduler(scenario)])?;
     if let (Controller::Agent(driver), Base::Agent(entry)) = (&mut controller, &strategy.base)
         && entry.uses_echoes()

@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 
 use crosslane_core::agent::Input;
-use crosslane_core::demand::Demand;
 use crosslane_core::link::Direction;
 use crosslane_core::time::Instant;
 
@@ -25,7 +24,6 @@ pub(super) struct Traffic {
     echo: Option<Echo>,
     connection: Connection,
     ready: VecDeque<Datagram>,
-    unit_costs: Vec<f64>,
 }
 
 /// The bytes of the connection's sender.
@@ -62,7 +60,6 @@ impl Traffic {
             echo: traffic.kind.is_answered().then(Echo::default),
             connection: Connection::default(),
             ready: VecDeque::new(),
-            unit_costs: scenario.unit_costs(),
         }
     }
 
@@ -107,8 +104,7 @@ impl Traffic {
         self.read(now, delivered);
         self.write(now, sender);
         if let Some(objects) = self.source.demand(queries) {
-            let unit_costs = self.unit_costs.clone();
-            path_control.handle(now, Input::Demand(Demand { objects, unit_costs }));
+            path_control.handle(now, Input::Demand(objects));
         }
     }
 

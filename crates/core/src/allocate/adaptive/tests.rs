@@ -24,7 +24,8 @@ fn paths_of_one_radio_take_no_turns() {
         let inputs = [path(Belief::Fading, Active, radio), path(Belief::Stalled, Active, radio)];
         assert_eq!(allocator.allocate(&inputs).states(), [Active, Closed]);
         let latest = Latest::default();
-        let supply = |input| PathSupply { unit_cost: 0.0, input, rat: Rat::Ieee80211p, history: None, latest: &latest };
+        let supply =
+            |input| PathSupply { unit_cost: None, input, rat: Rat::Ieee80211p, history: None, latest: &latest };
         let reason = allocator.review(Instant::ZERO + FIRST_TURN, &inputs.map(supply));
         assert_eq!(reason.is_some_and(|reason| reason.rule == "adaptive.turn"), takes_turns);
     }
@@ -63,7 +64,7 @@ fn advance_at_prices(
     let supply = |place: usize| PathSupply {
         input: input(place, was),
         rat,
-        unit_cost: unit_costs[place],
+        unit_cost: Some(unit_costs[place]),
         history: None,
         latest: &latest,
     };
@@ -107,7 +108,7 @@ fn while_a_handover_that_its_modem_announced_lasts_another_path_carries() {
                 radio: None,
             };
             let supply = |place: usize| PathSupply {
-                unit_cost: 0.0,
+                unit_cost: None,
                 input: input(place, &was),
                 rat: Rat::Lte,
                 history: None,
@@ -189,7 +190,7 @@ fn a_path_is_opened_again_as_soon_as_the_subflow_on_which_data_waited_is_closed(
             let supply = |place: usize| PathSupply {
                 input: input(place, &was),
                 rat: Rat::Lte,
-                unit_cost: 0.0,
+                unit_cost: None,
                 history: None,
                 latest: &latest[place],
             };
@@ -223,7 +224,7 @@ fn a_path_that_stalls_carries_on_beside_one_over_which_no_signal_arrives() {
             let supply = |place: usize| PathSupply {
                 input: input(place, &was),
                 rat: [Rat::Ieee80211p, rat][place],
-                unit_cost: 0.0,
+                unit_cost: None,
                 history: None,
                 latest: &latest[place],
             };
@@ -298,7 +299,7 @@ fn all_paths_carry_on_while_together_they_carry_more_than_any_of_them_did() {
             let supply = |place: usize| PathSupply {
                 input: input(place),
                 rat: Rat::Lte,
-                unit_cost: 0.0,
+                unit_cost: None,
                 history: None,
                 latest: &latest[place],
             };

@@ -1,7 +1,7 @@
 //! The prediction whether an object meets its deadline.
 
 use super::{Deadline, Due, Source};
-use crate::demand::{Admission, Demand};
+use crate::demand::{Admission, Object};
 use crate::time::{Duration, Instant};
 
 /// Where the rate of the cheapest path varies, what is planned just in time is complete earlier by this multiple of the
@@ -12,8 +12,8 @@ const MAX_STEPS: u32 = 10_000;
 
 impl Deadline {
     /// Reports a prediction for new objects, and again once a path is known.
-    pub(super) fn admit(&mut self, now: Instant, demand: &Demand, sources: &[Source], due: &[Due]) {
-        for (object, due) in demand.objects.iter().zip(due) {
+    pub(super) fn admit(&mut self, now: Instant, demand: &[Object], sources: &[Source], due: &[Due]) {
+        for (object, due) in demand.iter().zip(due) {
             if object.number < self.predicted {
                 continue;
             }

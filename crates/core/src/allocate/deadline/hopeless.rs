@@ -9,7 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Deadline, Due, Source};
-use crate::demand::Demand;
+use crate::demand::Object;
 use crate::reason::Reason;
 
 /// An object is hopeless if all paths together would not carry it in time at this multiple of the rates observed.
@@ -46,13 +46,13 @@ impl Deadline {
     }
 
     /// Limits what is due of hopeless objects to what the cheapest path carries.
-    pub(super) fn limit_hopeless(&mut self, demand: &Demand, sources: &[Source], due: &mut [Due]) {
+    pub(super) fn limit_hopeless(&mut self, demand: &[Object], sources: &[Source], due: &mut [Due]) {
         self.hopeless = Hopeless::default();
         // Where no path is good, nothing is known.
         let Some(cheapest) = sources.first() else { return };
         let mut hopeless = Hopeless { cheapest: Some(cheapest.place), ..Hopeless::default() };
         let mut left_out = 0.0;
-        for (object, due) in demand.objects.iter().zip(due) {
+        for (object, due) in demand.iter().zip(due) {
             due.bytes -= left_out;
             let at_best = |source: &Source| {
                 // A path that was never observed may carry all.

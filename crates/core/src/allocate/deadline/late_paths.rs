@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{BURST_BYTES, Deadline, Source};
-use crate::demand::Demand;
+use crate::demand::Object;
 use crate::time::Instant;
 
 /// Bytes given at once to a path with a connection: a piece of `transfer::multipath`.
@@ -12,8 +12,8 @@ const PIECE_BYTES: f64 = 16_384.0;
 impl Deadline {
     /// A path gets no more data while its next bytes would arrive after the earliest
     /// deadline, and sooner over another active path; unordered, if that one is in time.
-    pub(super) fn pause_late_paths(&self, now: Instant, demand: &Demand, sources: &[Source], carry: &mut [bool]) {
-        let Some(first) = demand.objects.first() else { return };
+    pub(super) fn pause_late_paths(&self, now: Instant, demand: &[Object], sources: &[Source], carry: &mut [bool]) {
+        let Some(first) = demand.first() else { return };
         let left_s = first.deadline.as_secs_f64() - now.as_secs_f64();
         let arrival_s = |(source, carries): (&Source, &bool)| {
             let rate = source.history.mean_rate(0.0).filter(|_| *carries)?;

@@ -14,10 +14,9 @@ fn input(rank: u8, was: PathState) -> PathInput {
     PathInput { belief: Belief::Good, was, rank, radio: None }
 }
 
-fn demand(size_bytes: u64, acked_bytes: u64, deadline_ms: u64, unit_costs: &[f64]) -> Demand {
+fn demand(size_bytes: u64, acked_bytes: u64, deadline_ms: u64) -> Vec<Object> {
     let (start, deadline) = (Instant::ZERO, Instant::from_millis(deadline_ms));
-    let objects = vec![Object { number: 0, size_bytes, acked_bytes, start, deadline }];
-    Demand { objects, unit_costs: unit_costs.into() }
+    vec![Object { number: 0, size_bytes, acked_bytes, start, deadline }]
 }
 
 /// Carries an object over paths whose rates (in bytes/s) are constant and equal the
@@ -35,14 +34,14 @@ fn carry(rates: &[f64], unit_costs: &[f64], size: f64, deadline_s: f64) -> (Vec<
             return (bytes, now_s);
         }
         let inputs: Vec<PathInput> = states.iter().zip(0..).map(|(&was, rank)| input(rank, was)).collect();
-        let supply = inputs.iter().zip(&histories).map(|(&input, history)| PathSupply {
-            unit_cost: 0.0,
+        let supply = inputs.iter().zip(&histories).zip(unit_costs).map(|((&input, history), &unit_cost)| PathSupply {
+            unit_cost: Some(unit_cost),
             rat: Rat::Lte,
             input,
             history: Some(history),
             latest: &LATEST,
         });
-        let demand = demand(size as u64, acked as u64, (deadline_s * 1e3) as u64, unit_costs);
+        let demand = demand(size as u64, acked as u64, (deadline_s * 1e3) as u64);
         deadline.on_demand(Instant::from_secs_f64(now_s), &demand, &supply.collect::<Vec<_>>());
         let wanted = deadline.allocate(&inputs).states().to_vec();
         for place in 0..rates.len() {
@@ -122,13 +121,13 @@ fn first_admission(rates: [f64; 2], size: u64) -> Option<Admission> {
     let histories = rates.map(|rate| history(&[rate], 100));
     let mut deadline = Deadline::new(Params::default());
     let supply = [0, 1].map(|place| PathSupply {
-        unit_cost: 0.0,
+        unit_cost: None,
         rat: Rat::Lte,
         input: input(place as u8, PathState::Active),
         history: histories.get(place),
         latest: &LATEST,
     });
-    deadline.on_demand(Instant::ZERO, &demand(size, 0, 10_000, &[1.0, 5.0]), &supply);
+    deadline.on_demand(Instant::ZERO, &demand(size, 0, 10_000), &supply);
     deadline.poll_admission()
 }
 
@@ -159,17 +158,17 @@ fn completion_is_expected_as_it_is_planned() {
 fn unknown_paths_give_no_prediction_and_the_cheapest_is_used_first() {
     let mut deadline = Deadline::new(Params::default());
     let supply = [0, 1].map(|rank| PathSupply {
-        unit_cost: 0.0,
+        unit_cost: None,
         rat: Rat::Lte,
         input: input(rank, PathState::Backup),
         history: None,
         latest: &LATEST,
     });
-    deadline.on_demand(Instant::ZERO, &demand(10_000_000, 0, 10_000, &[1.0, 5.0]), &supply);
+    deadline.on_demand(Instant::ZERO, &demand(10_000_000, 0, 10_000), &supply);
     assert_eq!(deadline.poll_admission().and_then(|a| a.can_be_met()), None);
     let inputs = supply.map(|supply| supply.input);
     assert_eq!(deadline.allocate(&inputs).states(), [PathState::Active, PathState::Backup]);
-    deadline.on_demand(Instant::from_millis(2000), &demand(10_000_000, 0, 10_000, &[1.0, 5.0]), &supply);
+    deadline.on_demand(Instant::from_millis(2000), &demand(10_000_000, 0, 10_000), &supply);
     assert_eq!(deadline.allocate(&inputs).states(), [PathState::Active; 2]);
 }
 
@@ -178,7 +177,7 @@ fn objects_due_earlier_come_first_in_the_shortage() {
     let fast = history(&[1e6], 100);
     let mut deadline = Deadline::new(Params::default());
     let supply = [0, 1].map(|rank| PathSupply {
-        unit_cost: 0.0,
+        unit_cost: None,
         rat: Rat::Lte,
         input: input(rank, PathState::Backup),
         history: Some(&fast),
@@ -192,7 +191,7 @@ fn objects_due_earlier_come_first_in_the_shortage() {
         deadline: Instant::from_millis(due_ms),
     };
     let mut on = |objects: Vec<Object>| {
-        deadline.on_demand(Instant::ZERO, &Demand { objects, unit_costs: Vec::new() }, &supply);
+        deadline.on_demand(Instant::ZERO, &objects, &supply);
         deadline.allocate(&supply.map(|supply| supply.input)).states().to_vec()
     };
     assert_eq!(on(vec![object(0, 3_000_000, 10_000)]), [PathState::Active, PathState::Backup]);
@@ -213,13 +212,13 @@ fn a_path_that_delays_the_others_is_closed_and_then_opened_again() {
         ];
         let inputs = [0, 1].map(|place| input(place as u8, states[place]));
         let supply = [0, 1].map(|place| PathSupply {
-            unit_cost: 0.0,
+            unit_cost: None,
             rat: Rat::Lte,
             input: inputs[place],
             history: histories.get(place),
             latest: &LATEST,
         });
-        deadline.on_demand(Instant::from_millis(step * 10), &demand(100_000_000, 0, 10_000, &[1.0, 5.0]), &supply);
+        deadline.on_demand(Instant::from_millis(step * 10), &demand(100_000_000, 0, 10_000), &supply);
         states = deadline.allocate(&inputs).states().to_vec();
         assert_eq!(states[1], PathState::Active);
         observed.push(states[0]);
@@ -231,13 +230,13 @@ fn a_path_that_delays_the_others_is_closed_and_then_opened_again() {
 #[test]
 fn an_object_submitted_before_any_path_is_known_gets_its_prediction_later() {
     let mut deadline = Deadline::new(Params::default());
-    let object = demand(10_000_000, 0, 20_000, &[1.0, 5.0]);
+    let object = demand(10_000_000, 0, 20_000);
     let rates = [0.95e6, 0.95e6].map(|rate| history(&[rate], 100));
     let mut reports = Vec::new();
     for step in 0..5 {
         let known = |place: usize| rates.get(place).filter(|_| step >= 2);
         let supply = [0, 1].map(|place| PathSupply {
-            unit_cost: 0.0,
+            unit_cost: None,
             rat: Rat::Lte,
             input: input(place as u8, PathState::Active),
             history: known(place),
@@ -268,14 +267,14 @@ fn a_path_is_switched_off_with_the_reason_that_its_object_cannot_be_in_time() {
     let fast = history(&[1e6], 100);
     let mut deadline = Deadline::without_ordering(Params::default(), true);
     let supply = [0, 1].map(|rank| PathSupply {
-        unit_cost: 0.0,
+        unit_cost: None,
         rat: Rat::Lte,
         input: input(rank, PathState::Active),
         history: Some(&fast),
         latest: &LATEST,
     });
     let mut reason = |now_s: u64, size_bytes| {
-        deadline.on_demand(Instant::from_millis(now_s * 1000), &demand(size_bytes, 0, 10_000, &[1.0, 5.0]), &supply)
+        deadline.on_demand(Instant::from_millis(now_s * 1000), &demand(size_bytes, 0, 10_000), &supply)
     };
     // Three times the rates of both are 41.6 MB.
     assert_eq!(reason(3, 41_000_000).map(|reason| reason.rule), Some("deadline.short"));
@@ -294,13 +293,13 @@ fn the_expensive_path_waits_while_the_cheaper_ones_carry_plenty_at_the_rates_obs
     let carries = |deadline: &mut Deadline, size_bytes, due_ms| {
         let inputs = [input(0, PathState::Active), input(1, PathState::Backup)];
         let supply = [0, 1].map(|place| PathSupply {
-            unit_cost: 0.0,
+            unit_cost: None,
             rat: Rat::Lte,
             input: inputs[place],
             history: Some([&cheap, &expensive][place]),
             latest: &LATEST,
         });
-        deadline.on_demand(Instant::ZERO, &demand(size_bytes, 0, due_ms, &[1.0, 5.0]), &supply);
+        deadline.on_demand(Instant::ZERO, &demand(size_bytes, 0, due_ms), &supply);
         deadline.allocate(&inputs).states()[1] == PathState::Active
     };
     let alone = || Deadline::without_ordering(Params::default(), true);
@@ -328,7 +327,7 @@ fn caution_is_for_objects_that_have_more_than_a_second() {
     let varying = history(&varying, 300);
     let source = Source { place: 0, cost: 1.0, rank: 0, history: &varying, on: true, prior: 0.0 };
     let supply = [PathSupply {
-        unit_cost: 1.0,
+        unit_cost: Some(1.0),
         rat: Rat::Lte,
         input: input(0, PathState::Active),
         history: Some(&varying),
@@ -336,7 +335,7 @@ fn caution_is_for_objects_that_have_more_than_a_second() {
     }];
     let mut deadline = Deadline::without_ordering(Params::default(), true);
     let mut rate_for = |deadline_ms| {
-        deadline.on_demand(Instant::ZERO, &demand(1_000_000, 0, deadline_ms, &[1.0]), &supply);
+        deadline.on_demand(Instant::ZERO, &demand(1_000_000, 0, deadline_ms), &supply);
         deadline.rate(&[source], &source, 1.0)
     };
     let (brief, long) = (rate_for(1000), rate_for(20_000));

@@ -52,7 +52,7 @@ impl Paths {
             .inputs
             .iter()
             .zip(&self.latest)
-            .map(|(&input, latest)| PathSupply { unit_cost: 0.0, rat: Rat::Lte, input, history: None, latest })
+            .map(|(&input, latest)| PathSupply { unit_cost: None, rat: Rat::Lte, input, history: None, latest })
             .collect();
         self.allocator.review(Instant::from_millis(ms), &supplies);
         let states = self.allocator.allocate(&self.inputs).states().to_vec();
@@ -108,7 +108,7 @@ fn a_change_of_signal_alone_is_a_reason() {
     paths.hear(100, 1, Good, -66.5);
     paths.prove(100);
     let supply = |place: usize| PathSupply {
-        unit_cost: 0.0,
+        unit_cost: None,
         rat: Rat::Lte,
         input: paths.inputs[place],
         history: None,

@@ -40,7 +40,7 @@ impl Paths {
             let transport = |is_full| Transport { unacked: if is_full { 10 } else { 9 }, ..Transport::IDLE };
             let latest = |is_full| Latest { transport: Some((now, transport(is_full))), ..Latest::default() };
             let latest: Vec<Latest> = is_full(&self.inputs).into_iter().map(latest).collect();
-            let supply = |(&input, latest)| PathSupply { unit_cost: 0.0, input, rat: Rat::Lte, history: None, latest };
+            let supply = |(&input, latest)| PathSupply { unit_cost: None, input, rat: Rat::Lte, history: None, latest };
             let supplies: Vec<PathSupply> = self.inputs.iter().zip(&latest).map(supply).collect();
             if let Some(reason) = self.tiers.review(now, &self.inputs, &supplies) {
                 self.changes.push((self.now_ms, reason.rule));

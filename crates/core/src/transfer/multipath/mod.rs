@@ -13,10 +13,19 @@ pub mod ranges;
 pub mod receiver;
 pub mod sender;
 
+use crate::time::Duration;
 use ranges::Ranges;
 
 /// Length of a piece, except the last one of an object, in bytes: 16 ms at 8 Mbit/s.
 pub const PIECE_BYTES: u64 = 16_384;
+/// Interval at which a sender reads acknowledgements and statistics, of the program and of the simulator.
+pub const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// The same while it has nothing to send.
+pub const IDLE_INTERVAL: Duration = Duration::from_millis(50);
+/// An attempt to connect ends after this time.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time between two attempts.
+pub const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum number of paths of a transfer.
 pub const MAX_PATHS: usize = 8;
 /// Maximum size of an object, in bytes: pieces are numbered by 32 bits.

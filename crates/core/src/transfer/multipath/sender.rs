@@ -22,7 +22,7 @@ use super::{MAX_OBJECT_BYTES, MAX_PATHS};
 use crate::allocate::Allocator;
 use crate::allocate::deadline::{Deadline, Params};
 use crate::assess::Belief;
-use crate::demand::{self, Admission, Demand};
+use crate::demand::{self, Admission};
 use crate::path::Transport;
 use crate::time::{Duration, Instant};
 use crate::transfer::sender::MAX_OPEN;
@@ -218,8 +218,7 @@ impl Sender {
         }
         self.evaluated = Some(now);
         let is_connecting = now < *self.began.get_or_insert(now) + CONNECT_PATIENCE;
-        let unit_costs = self.paths.iter().map(|path| path.cost).collect();
-        let demand = Demand { objects: self.demand(now), unit_costs };
+        let demand = self.demand(now);
         // Until a rate is known the plan is to learn: without a history it does not take a first value for one.
         let is_known = self.paths.iter().any(|path| path.bytes_s().is_some());
         let supplies: Vec<_> =

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use crosslane_core::assess::SAMPLE_INTERVAL;
 use crosslane_core::path::Rat;
 use serde::Deserialize;
 use toml::Spanned;
@@ -47,7 +48,7 @@ impl Default for Observe {
             gpsd: None,
             nl80211: Spanned::new(0..0, false),
             modem_manager: Spanned::new(0..0, false),
-            transport_period_ms: Spanned::new(0..0, 10),
+            transport_period_ms: Spanned::new(0..0, SAMPLE_INTERVAL.as_millis() as u32),
         }
     }
 }

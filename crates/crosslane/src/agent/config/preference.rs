@@ -82,27 +82,14 @@ impl Config {
 
     /// Price of a byte over each path, none without prices; every further path is one to a roadside unit.
     pub fn prices(&self) -> Vec<f64> {
-        match self.service.cost_per_gb.is_empty() {
-            true => Vec::new(),
-            false => self.of_each_path(|name| self.price(name)),
+        if self.service.cost_per_gb.is_empty() {
+            return Vec::new();
         }
-    }
-
-    /// Price of a byte over each path, or else its rank in the user's preference,
-    /// as in `Scenario::unit_costs`.
-    pub fn unit_costs(&self) -> Vec<f64> {
-        match self.service.cost_per_gb.is_empty() {
-            true => self.of_each_path(|name| self.rank(name).into()),
-            false => self.prices(),
-        }
-    }
-
-    fn of_each_path(&self, of: impl Fn(&str) -> f64) -> Vec<f64> {
-        let mut figures: Vec<f64> = self.paths.iter().map(|path| of(&path.get_ref().name)).collect();
+        let mut prices: Vec<f64> = self.paths.iter().map(|path| self.price(&path.get_ref().name)).collect();
         if self.roadside.is_some() {
-            figures.resize(MAX_PATHS, of(UNITS));
+            prices.resize(MAX_PATHS, self.price(UNITS));
         }
-        figures
+        prices
     }
 }
 
@@ -121,9 +108,9 @@ mod tests {
     fn prices_are_in_the_order_of_the_paths_and_default_to_the_preference() {
         let of = |keys: &str| config(&format!("{DEADLINE}{keys}"));
         let priced = of("cost_per_gb = { lte = 1, its-g5 = 2.5 }");
-        assert_eq!((priced.unit_costs(), priced.prices()), (vec![2.5e-9, 1e-9], vec![2.5e-9, 1e-9]));
+        assert_eq!(priced.prices(), [2.5e-9, 1e-9]);
         let without = of("prefer = [\"lte\"]");
-        assert_eq!((without.unit_costs(), without.prices()), (vec![1.0, 0.0], vec![]));
+        assert_eq!((without.ranks(), without.prices()), (vec![1, 0], vec![]));
     }
 
     #[test]

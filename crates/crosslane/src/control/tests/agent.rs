@@ -46,7 +46,7 @@ fn answer(request: &AgentRequest) -> Result<Report> {
 fn answered<T: Send + 'static>(groups: Groups, file: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
         let mut server = Server::new(Clock::start(), groups);
-        server.listen_for_demands(file, vec![0.0]).unwrap();
+        server.listen_for_demands(file).unwrap();
         let mut work = tokio::task::spawn_blocking(work);
         loop {
             tokio::select! {
@@ -166,7 +166,7 @@ fn clients_that_request_at_once_are_answered_in_turns() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut server = Server::new(Clock::start(), Groups::default());
-        server.listen_for_demands(&of, vec![0.0]).unwrap();
+        server.listen_for_demands(&of).unwrap();
         let mut clients: Vec<UnixStream> = (0..3).map(|_| connect(&of).unwrap()).collect();
         let request = |number: usize| write_agent_request(&AgentRequest::Explain(number.to_string()));
         (0..3).for_each(|number| clients[number].write_all(&request(number)).unwrap());
@@ -193,7 +193,7 @@ fn a_client_that_does_not_read_its_answer_is_dropped_and_one_that_reads_late_is_
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut server = Server::new(Clock::start(), Groups::default());
-        server.listen_for_demands(&of, vec![0.0]).unwrap();
+        server.listen_for_demands(&of).unwrap();
         let mut clients = [connect(&of).unwrap(), connect(&of).unwrap()];
         let request = write_agent_request(&AgentRequest::Connections { after: None });
         let mut left = None;

@@ -39,7 +39,7 @@ fn with<T>(test: impl AsyncFnOnce() -> T) -> T {
 
 fn listening(name: &str, clock: Clock, group: Option<u32>) -> crate::error::Result<Server> {
     let mut server = Server::new(clock, Groups { senders: group, viewers: None });
-    server.listen_for_demands(name, vec![0.0, 1.0]).map(|()| server)
+    server.listen_for_demands(name).map(|()| server)
 }
 
 /// An agent without a kernel, on `demands` in a temporary folder.
@@ -126,15 +126,15 @@ fn each_sender_receives_admissions_of_its_objects_and_its_share_of_the_backlog()
         assert_eq!(replies(&mut one), [Reply::BacklogBytes(Some(BACKLOG / 2))]);
         assert_eq!(replies(&mut two), [admission(7), admission(8), Reply::BacklogBytes(Some(BACKLOG / 2))]);
         let demand = agent.server.demand().unwrap();
-        assert_eq!(demand.objects.iter().map(|object| object.number).collect::<Vec<u64>>(), [1, 2, 0]);
+        assert_eq!(demand.iter().map(|object| object.number).collect::<Vec<u64>>(), [1, 2, 0]);
         // As after a kill: nothing is sent, the kernel closes the socket.
         drop(two);
         agent.settle().await;
-        assert_eq!(agent.server.demand().unwrap().objects, [object(0, 9000)]);
+        assert_eq!(agent.server.demand().unwrap(), [object(0, 9000)]);
         assert_eq!(replies(&mut one), [Reply::BacklogBytes(Some(BACKLOG))]);
         one.send_demand(&[], agent.clock);
         agent.settle().await;
-        assert_eq!((agent.server.demand().unwrap().objects, replies(&mut one)), (vec![], vec![]));
+        assert_eq!((agent.server.demand().unwrap(), replies(&mut one)), (vec![], vec![]));
     });
 }
 
@@ -149,7 +149,7 @@ fn acknowledgements_are_no_change_of_the_demand() {
         sender.send_demand(&[acked], agent.clock);
         let update = agent.server.next().await;
         assert!(!update.demand_changed && update.faults.is_empty(), "{update:?}");
-        assert_eq!(agent.server.demand().unwrap().objects, [acked]);
+        assert_eq!(agent.server.demand().unwrap(), [acked]);
     });
 }
 
@@ -190,7 +190,7 @@ fn an_invalid_demand_is_answered_with_an_error_and_the_connection_is_closed() {
             assert!(sentence.contains(word) && sentence.starts_with("while "), "{word}: {sentence}");
             assert!(!sentence.contains('\n') && sentence.contains("; "), "{sentence}");
             assert_eq!(agent.faults.pop(), Some(sentence));
-            assert_eq!(agent.server.demand().unwrap().objects.len(), 2, "the demand of the rejected sender is gone");
+            assert_eq!(agent.server.demand().unwrap().len(), 2, "the demand of the rejected sender is gone");
         }
         assert!(!replies(&mut other).contains(&Reply::Gone));
     });
@@ -214,7 +214,7 @@ fn the_last_sender_beyond_the_maximum_is_rejected_and_the_others_continue() {
         assert_eq!(replies(&mut late), [], "that it is gone is reported once");
         senders.iter_mut().for_each(|sender| sender.send_demand(&[object(0, 9000)], agent.clock));
         agent.settle().await;
-        assert_eq!(agent.server.demand().unwrap().objects.len(), MAX_CLIENTS + RESERVED_CLIENTS);
+        assert_eq!(agent.server.demand().unwrap().len(), MAX_CLIENTS + RESERVED_CLIENTS);
         senders.pop();
         agent.settle().await;
         let mut next = agent.connect();
@@ -235,7 +235,7 @@ fn neither_endpoint_waits_for_one_that_does_not_read() {
             (0..1000).for_each(|_| sender.send_demand(&many, agent.clock));
             agent.settle().await;
         }
-        assert_eq!((agent.faults.len(), agent.server.demand().unwrap().objects.len()), (0, MAX_OBJECTS));
+        assert_eq!((agent.faults.len(), agent.server.demand().unwrap().len()), (0, MAX_OBJECTS));
         for number in 0..20_000 {
             sender.send_demand(&[object(number, 9000)], agent.clock);
             let update = agent.server.next().await;
@@ -245,7 +245,7 @@ fn neither_endpoint_waits_for_one_that_does_not_read() {
         assert!(replies(&mut sender).len() < 20_000);
         agent.settle().await;
         assert!(!replies(&mut sender).contains(&Reply::Gone));
-        assert_eq!(agent.server.demand().unwrap().objects.len(), 1);
+        assert_eq!(agent.server.demand().unwrap().len(), 1);
     });
 }
 
@@ -292,7 +292,7 @@ fn only_root_the_agents_user_and_the_configured_group_may_send_demand() {
             let Some(mut other) = connect_as(UNPRIVILEGED, UNPRIVILEGED, &name) else { return };
             other.write_all(&write_demand(&[object(1, 9000)], agent.clock.origin_ns())).unwrap();
             agent.settle().await;
-            assert_eq!(agent.server.demand().unwrap().objects.len(), usize::from(trusted), "{group:?}");
+            assert_eq!(agent.server.demand().unwrap().len(), usize::from(trusted), "{group:?}");
             if !trusted {
                 let mut received = Vec::new();
                 // What it wrote was not read: after the error message, it finds the connection reset.
@@ -337,7 +337,7 @@ fn a_stale_file_is_replaced_and_a_live_socket_is_kept() {
 fn objects_keep_their_numbers_and_new_ones_count_up_by_deadline() {
     let mut table = DemandTable::default();
     let numbers = |table: &mut DemandTable| -> Vec<(u64, u64)> {
-        let objects = table.demand(&[]).objects;
+        let objects = table.demand();
         objects.iter().map(|object| (object.number, object.deadline.as_nanos() / 1_000_000)).collect()
     };
     assert!(table.replace(1, vec![object(5, 30), object(4, 20)]));
@@ -358,9 +358,9 @@ fn an_object_beyond_the_maximum_has_no_number_yet() {
     let mut table = DemandTable::default();
     table.replace(1, (0..MAX_OBJECTS as u64).map(|number| object(number, 10 + number)).collect());
     table.replace(2, vec![object(0, 1000)]);
-    assert_eq!(table.demand(&[]).objects.len(), MAX_OBJECTS);
+    assert_eq!(table.demand().len(), MAX_OBJECTS);
     table.replace(1, vec![object(100, 10)]);
-    let objects = table.demand(&[]).objects;
+    let objects = table.demand();
     assert_eq!(objects.iter().map(|object| object.number).collect::<Vec<u64>>(), [64, 65]);
 }
 

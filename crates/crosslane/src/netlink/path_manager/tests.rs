@@ -1,6 +1,7 @@
 //! Bytes captured from Linux 6.18 (x86-64), and arbitrary bytes.
 
 use super::*;
+use crate::netlink::message::request_bytes;
 use proptest::prelude::*;
 
 const CREATED: &str = "54000000 1c000000 00000000 00000000 01010000 08000100 84b72c62 06000200 02000000 \
@@ -152,7 +153,8 @@ fn every_truncated_event_is_an_error() {
 }
 
 fn encoded(command: &Command) -> String {
-    let hex: Vec<_> = encode(command, 0x1c, 9).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex: Vec<_> =
+        request_bytes(request(command).message(0x1c), NLM_F_ACK, 9).iter().map(|byte| format!("{byte:02x}")).collect();
     hex.chunks(4).map(|word| word.concat()).collect::<Vec<_>>().join(" ")
 }
 

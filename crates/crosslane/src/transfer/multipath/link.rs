@@ -9,6 +9,7 @@ use crosslane_core::path::Transport;
 use crosslane_core::time::Instant;
 use crosslane_core::transfer::Late;
 use crosslane_core::transfer::multipath::frame::{Greeting, Replies};
+use crosslane_core::transfer::multipath::{CONNECT_TIMEOUT, RETRY_INTERVAL};
 use nix::poll::{PollFd, PollFlags};
 use socket2::Socket;
 
@@ -17,11 +18,7 @@ use super::super::{TransferError, connection};
 use super::keys::{AGREEING, Handshake, SenderKeys};
 use super::stream::Stream;
 
-/// An attempt to connect ends after this time.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time between two attempts.
-const RETRY_INTERVAL: Duration = Duration::from_millis(500);
-/// The same after this many failures in a row.
+/// Time between two attempts after this many failures in a row.
 const SLOW_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 const QUICK_RETRIES: u32 = 20;
 

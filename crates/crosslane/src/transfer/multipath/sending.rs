@@ -9,15 +9,15 @@ use std::time::Duration;
 use crosslane_core::assess::Belief;
 use crosslane_core::time::Instant;
 use crosslane_core::transfer::Abandoned;
-use crosslane_core::transfer::multipath;
 use crosslane_core::transfer::multipath::frame::{self, Greeting, Reply};
 use crosslane_core::transfer::multipath::ranges::Ranges;
 use crosslane_core::transfer::multipath::sender::Sender;
+use crosslane_core::transfer::multipath::{self, POLL_INTERVAL};
 use nix::poll::PollFd;
 
 use super::super::beliefs::Beliefs;
 use super::super::sending::{NO_RECEIVER, SEND_AGAIN};
-use super::super::source::{News, Object, POLL_INTERVAL, Source, nap};
+use super::super::source::{News, Object, Source, nap};
 use super::super::{PREFACE_TIMEOUT, TransferError, connection, printable, unless_stopped};
 use super::cipher::MAX_PART_BYTES;
 use super::digests::Digests;
@@ -37,6 +37,8 @@ const GIVE_UP: Duration = Duration::from_secs(60);
 
 /// Why a connection ends before the receiver has said anything.
 const NO_GREETING: &str = "the peer ended it at once, as a receiver of an older version does";
+/// Why a connection whose receiver reports too much ends.
+const MORE_THAN_SENT: &str = "the peer reports more pieces than were sent";
 
 /// Sends the source's objects over these paths, the preferred one first, until there are no more and the
 /// receiver has confirmed each, or `stop` is set. An abandoned object needs no confirmation. A connection that
@@ -245,7 +247,10 @@ impl Sending<'_> {
             while let Some(reply) = open.replies.take(&mut bytes).map_err(fault)? {
                 match reply {
                     Reply::Received(pieces) => {
-                        self.engine.on_received(now, path, pieces);
+                        if !self.engine.on_received(now, path, pieces) {
+                            self.down(now, path, &io::Error::other(MORE_THAN_SENT));
+                            return Ok(());
+                        }
                     }
                     Reply::Have(number, pieces) => have.push((number, pieces)),
                     Reply::Receipt(receipt) if receipt.number == frame::CONNECTION => {

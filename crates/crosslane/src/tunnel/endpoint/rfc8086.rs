@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 
 use crosslane_core::path::PathId;
 use crosslane_core::time::Instant;
+use crosslane_core::tunnel::Output;
 use crosslane_core::tunnel::wire::control_message::MAX_PATHS;
 use crosslane_core::tunnel::wire::gre_key::GreKey;
-use crosslane_core::tunnel::{Mode, Output};
 
 use super::types::{EngineOutput, PathAddress, TunnelPacket};
 
@@ -17,8 +17,6 @@ const MAX_QUEUED: usize = 1024;
 /// The sender of one peer.
 #[derive(Debug)]
 pub(super) struct Rfc8086 {
-    /// The configured mode, which has no effect.
-    pub(super) mode: Mode,
     /// Paths in order of preference.
     preference: Vec<u8>,
     queue: VecDeque<TunnelPacket>,
@@ -26,10 +24,10 @@ pub(super) struct Rfc8086 {
 
 impl Rfc8086 {
     /// `ranks`: the place of each path in the user's preference, 0 first.
-    pub(super) fn new(mode: Mode, ranks: &[u8]) -> Rfc8086 {
+    pub(super) fn new(ranks: &[u8]) -> Rfc8086 {
         let mut preference: Vec<u8> = (0..MAX_PATHS as u8).collect();
         preference.sort_by_key(|path| ranks.get(usize::from(*path)).copied().unwrap_or(*path));
-        Rfc8086 { mode, preference, queue: VecDeque::new() }
+        Rfc8086 { preference, queue: VecDeque::new() }
     }
 
     pub(super) fn enqueue(&mut self, packet: TunnelPacket) {
@@ -67,7 +65,7 @@ mod tests {
 
     #[test]
     fn the_newest_packets_are_kept_and_leave_in_order() {
-        let mut sender = Rfc8086::new(Mode::Aggregate, &[]);
+        let mut sender = Rfc8086::new(&[]);
         assert_eq!(sender.next_wakeup(Instant::ZERO), None);
         (0..2000).for_each(|number| sender.enqueue(packet(number)));
         assert_eq!(sender.next_wakeup(Instant::ZERO), Some(Instant::ZERO));
@@ -80,7 +78,7 @@ mod tests {
 
     #[test]
     fn the_most_preferred_present_path_is_used() {
-        let sender = Rfc8086::new(Mode::Aggregate, &[1, 0, 2]);
+        let sender = Rfc8086::new(&[1, 0, 2]);
         let address = |via: usize| Some(PathAddress { via, to: ([192, 0, 2, 1], 4754).into(), from: None });
         let path = |addresses: &[Option<PathAddress>]| sender.path(addresses).map(|(path, at)| (path.0, at.via));
         assert_eq!(path(&[address(0), address(1), address(2)]), Some((1, 1)));

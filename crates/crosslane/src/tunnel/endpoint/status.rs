@@ -34,7 +34,7 @@ pub struct PeerStatusView {
     pub name: String,
     /// Its address; none: that of its newest packet.
     pub at: Option<SocketAddr>,
-    /// How its paths are used together.
+    /// How its paths are used together; that of an RFC 8086 peer has no effect.
     pub mode: Mode,
     /// Longest inner packet that all its paths carry, in bytes.
     pub mtu_bytes: u32,
@@ -48,7 +48,7 @@ impl Endpoint {
     /// Status of this endpoint.
     pub fn status(&self, now: Instant) -> EndpointStatus {
         EndpointStatus {
-            is_initiator: self.is_initiator,
+            is_initiator: self.setup.is_initiator,
             is_encrypted: self.keys.is_some(),
             mtu_bytes: self.peers.iter().map(|(_, peer)| peer.mtu.load(Relaxed)).min().unwrap_or(self.mtu),
             peers: self.peers.iter().map(|(_, peer)| self.peer_status(now, peer)).collect(),
@@ -57,7 +57,7 @@ impl Endpoint {
 
     fn peer_status(&self, now: Instant, peer: &Peer) -> PeerStatusView {
         let (mode, paths) = match &peer.engine {
-            PeerEngine::Rfc8086(sender) => (lock(sender).mode, Vec::new()),
+            PeerEngine::Rfc8086(_) => (self.setup.mode, Vec::new()),
             PeerEngine::Multipath(tunnel) => {
                 let tunnel = lock(tunnel);
                 let paths = (0..MAX_PATHS as u8).map(PathId);
@@ -81,7 +81,7 @@ impl Endpoint {
     /// This endpoint does not control the mode.
     pub fn use_mode(&self, now: Instant, mode: Mode) -> Result<Mode> {
         let rejected = |cause, remedy| Err(Error::usage("changing the tunnel's mode", cause, remedy));
-        let Some(gateway) = self.peers.first().filter(|_| self.is_initiator) else {
+        let Some(gateway) = self.peers.first().filter(|_| self.setup.is_initiator) else {
             let cause = "this is the gateway, which uses the paths of each vehicle as that vehicle does";
             return rejected(cause, "run `crosslane tunnel mode` on the vehicle");
         };

@@ -11,6 +11,7 @@ use crosslane_core::transfer::frame::Receipt;
 use crosslane_core::transfer::multipath::frame::{self, DIGEST_BYTES, Outcome, PIECE_HEADER_BYTES, Reply};
 use crosslane_core::transfer::multipath::receiver::Receiver;
 use crosslane_core::transfer::multipath::sender::{Decision, Sender, Write};
+use crosslane_core::transfer::multipath::{CONNECT_TIMEOUT, IDLE_INTERVAL, POLL_INTERVAL, RETRY_INTERVAL};
 
 mod connection;
 
@@ -22,14 +23,6 @@ use crate::traffic::{Sizes, Starts};
 use crate::transport::{Segment, Settings, SubflowInfo};
 use connection::{Connection, Read};
 
-/// Interval at which `crosslane send` reads statistics.
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// The same while it has nothing to send.
-const IDLE_INTERVAL: Duration = Duration::from_millis(50);
-/// An attempt to connect ends after this time.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time between two attempts.
-const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// Numbers of connections repeat after this many.
 const NUMBERS: u16 = 20_000;
 

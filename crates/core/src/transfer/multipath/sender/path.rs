@@ -147,7 +147,7 @@ impl Path {
         let belief = if is_good { self.doubt.unwrap_or(Belief::Good) } else { Belief::Lost };
         let input = PathInput { belief, was: self.state, rank, radio: None };
         let history = self.rate.history().filter(|_| is_known);
-        PathSupply { input, rat: Rat::Other, unit_cost: self.cost, history, latest: &self.latest }
+        PathSupply { input, rat: Rat::Other, unit_cost: Some(self.cost), history, latest: &self.latest }
     }
 
     /// Whether it is to carry a further piece, of objects that have this time at least, in s. Half of what the delay leaves
