@@ -1,3 +1,4 @@
+import sys
 import tomllib
 from pathlib import Path
 
@@ -99,3 +100,27 @@ def test_nothing_to_draw_is_an_error(capsys: pytest.CaptureFixture[str], tmp_pat
     for wrong in (["--count", "0"], ["--drive", "-1"]):
         assert cli.main(["tunnel-pairs", *wrong, "--runs", str(tmp_path)]) == 2
         assert "at least 1" in capsys.readouterr().err
+
+
+PROGRAM = """
+import json, pathlib, sys
+if sys.argv[1] != "--version":
+    given = dict(zip(sys.argv[3::2], sys.argv[4::2]))
+    names, out = given["--strategy"].split(","), pathlib.Path(given["--out"])
+    metrics = {"goodput_mbit_s": 8.0, "delivery_delay_ms.p99": 9.0}
+    runs = [{"strategy": name, "seed": 1, "valid": True, "metrics": metrics} for name in names]
+    summary = {"schema": 1, "scenario": "x", "engine": "simulator", "duration_s": 20.0, "seeds": [1]}
+    out.mkdir(parents=True)
+    (out / "summary.json").write_text(json.dumps(summary | {"strategies": names, "runs": runs}))
+    (out / "versions.json").write_text(json.dumps({"crosslane": "0.1.0+1a"}))
+"""
+
+
+def test_the_page_names_the_program_that_made_its_runs(tmp_path: Path) -> None:
+    program = tmp_path / "crosslane"
+    program.write_text(f"#!{sys.executable}{PROGRAM}")
+    program.chmod(0o755)
+    places = ["--runs", str(tmp_path / "runs"), "--program", str(program)]
+    assert cli.main(["tunnel-pairs", "--count", "1", "--jobs", "1", *places]) == 0
+    text = (tmp_path / "runs" / "tunnel-pairs.md").read_text()
+    assert text.endswith("|\n\nMade by crosslane 0.1.0+1a.\n")

@@ -19,6 +19,7 @@ from crosslane_lab.learn import collect, label, tree, write
 from crosslane_lab.learn.collect import KEPT, Case
 from crosslane_lab.learn.places import BUFFERS_KB, CLASSES, TRAFFICS, draw
 from crosslane_lab.output import write_file
+from crosslane_lab.pages.made_by import made_by
 from crosslane_lab.render.markdown import table
 from crosslane_lab.runs.folder import RunFolder
 from crosslane_lab.runs.runner import Comparison, Runner
@@ -55,10 +56,12 @@ def _act(given: argparse.Namespace) -> None:
     root = given.runs / "runs"
     chosen = collect.cases(draw(given.seed, given.drives), given.traffic)
     prepare(root, given.seed, {name: vars(given)[name] for name in TREES})
-    Runner(given.program, root, parallel=given.jobs).run([*collect.plan(chosen), *plan(root, chosen)])
+    planned = [*collect.plan(chosen), *plan(root, chosen)]
+    Runner(given.program, root, parallel=given.jobs).run(planned)
+    made = made_by(RunFolder.open(root / each.name) for each in planned)
     frame = outcomes(root, chosen, collect.table(root, chosen))
     out = given.out or given.runs / "bound.md"
-    write(out, "\n".join(page(frame)) + "\n")
+    write(out, "\n".join([*page(frame), made]) + "\n")
     write_file(out.with_suffix(".csv"), frame.write_csv())
     print(out, out.with_suffix(".csv"), sep="\n")
 

@@ -18,6 +18,7 @@ from crosslane_lab.learn.bound import buffer_text, digests
 from crosslane_lab.learn.collect import Case
 from crosslane_lab.learn.places import draw
 from crosslane_lab.output import write_file
+from crosslane_lab.pages.made_by import made_by
 from crosslane_lab.papers.frame import DASH
 from crosslane_lab.render.markdown import table
 from crosslane_lab.runs.catalog import GOODPUT
@@ -58,10 +59,12 @@ def _act(given: argparse.Namespace) -> None:
     chosen = collect.cases(draw(given.seed, given.drives), given.traffic)
     runs = [chosen, *(repeat.again(chosen, number) for number in range(1, given.repeats))]
     write(root / "scenarios" / str(given.seed) / f"{TREE}.json", tree.read(given.learned))
-    Runner(given.program, root, parallel=given.jobs).run([*plan(root, list(chain(*runs)))])
+    planned = [*plan(root, list(chain(*runs)))]
+    Runner(given.program, root, parallel=given.jobs).run(planned)
+    made = made_by(RunFolder.open(root / each.name) for each in planned)
     frame = ratios(outcomes(root, runs))
     out = given.out or given.runs / "harm.md"
-    write(out, "\n".join(page(frame)) + "\n")
+    write(out, "\n".join([*page(frame), "", made]) + "\n")
     write_file(out.with_suffix(".csv"), frame.write_csv())
     print(out, out.with_suffix(".csv"), sep="\n")
 
