@@ -1,12 +1,12 @@
 """Trees with the answer that no order is needed, and what of the labels is chance."""
 
-import json
 import tomllib
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from synthetic import write_runs
 from test_learn import made, needs_extra
 
 from crosslane_lab.errors import LabError
@@ -107,25 +107,11 @@ def test_harm_is_the_ratio_of_the_means_of_all_runs_with_its_error() -> None:
     assert "| all |  | 1.25 | 1.25 | 0 of 1 | 0.75 | 0.75 | 1 of 1 | 50.0% |" in lines
 
 
-def _write_runs(folder: Path, goodputs: dict[str, float | None]) -> None:
-    """A run folder with the goodput of each strategy; None: nothing was delivered, so there is no such metric."""
-    runs = [
-        {"strategy": name, "seed": 1, "valid": True, "metrics": {"goodput_mbit_s": goodput}}
-        for name, goodput in goodputs.items()
-    ]
-    summary = {"schema": 1, "scenario": "x", "engine": "simulator", "duration_s": 60.0, "seeds": [1]}
-    folder.mkdir(parents=True)
-    (folder / "summary.json").write_text(json.dumps(summary | {"strategies": [*goodputs], "runs": runs}))
-    for name in goodputs:
-        (folder / "runs" / f"{name}-1").mkdir(parents=True)
-        (folder / "runs" / f"{name}-1" / "events.jsonl").write_text("")
-
-
 def test_a_run_that_delivered_nothing_counts_as_harm_and_is_no_reference(tmp_path: Path) -> None:
     cases = collect.cases(draw(1, 2), ["bulk-up"])[::2]
     for case, tree_goodput, minrtt in ((cases[0], None, 4.0), (cases[1], 3.0, None)):
-        _write_runs(tmp_path / f"{case.name}-harm", {harm.WITHOUT: tree_goodput, harm.WITH: 2.0})
-        _write_runs(tmp_path / f"{case.name}-harm-minrtt", {"threshold": minrtt})
+        write_runs(tmp_path / f"{case.name}-harm", {harm.WITHOUT: tree_goodput, harm.WITH: 2.0})
+        write_runs(tmp_path / f"{case.name}-harm-minrtt", {"threshold": minrtt})
     found = harm.ratios(harm.outcomes(tmp_path, [cases, cases]))
     assert found["ratio_without-trials"].to_list() == [0.0, None]
     assert found["error_without-trials"].to_list() == [0.0, None]
@@ -139,8 +125,8 @@ def test_drives_without_goodput_are_compared_as_far_as_there_is_a_reference(tmp_
     for drive, user, minrtt in ((drives[0], None, 4.0), (drives[1], 2.0, None)):
         for size in refit.BUFFERS_KB:
             trees = {"user": user, "fitted": 3.0, "fitted-trials": None}
-            _write_runs(tmp_path / refit.name(drive, f"{size}-trees"), trees)
-            _write_runs(tmp_path / refit.name(drive, f"{size}-minrtt"), {"threshold": minrtt})
+            write_runs(tmp_path / refit.name(drive, f"{size}-trees"), trees)
+            write_runs(tmp_path / refit.name(drive, f"{size}-minrtt"), {"threshold": minrtt})
     lines = list(refit.page(tmp_path, drives))
     assert "| `fitted` | 3.00 | 0.75 | 0.75 | 1 | 1.50 |" in lines
     assert "| `fitted-trials` | 0.00 | 0.00 | 0.00 | 1 | 0.00 |" in lines

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from synthetic import write_runs
 
 from crosslane_lab import cli
 from crosslane_lab.pairs import page as pairs_page
 from crosslane_lab.pairs.draw import TRAFFIC, Lot
+from crosslane_lab.papers.frame import Results
 
 LOT = Lot(seed=1, count=20, paths=2, duration_s=20)
 
@@ -70,6 +72,29 @@ def test_a_triple_is_compared_also_with_the_best_pair_of_it() -> None:
     parts = rows("bulk-bbr", {"tunnel": 38.12}, "ab") + rows("bulk-bbr", {"tunnel": 19.06}, "bc")
     found = pairs_page.compared(pl.DataFrame(whole + parts))
     assert values(found) == {"kernel": 1.0, "tunnel": 2.0, "tunnel-pair": 1.0}
+
+
+def test_a_run_that_delivered_nothing_is_the_worst_and_no_pair(tmp_path: Path) -> None:
+    given = pl.DataFrame(rows("bulk-cubic", {"single-a": 10.0, "single-b": 40.0, "kernel": 44.0, "tunnel": 38.12}))
+    silent = pl.when(pl.col("strategy") != "tunnel")
+    lost = given.with_columns(goodput_mbit_s=silent.then("goodput_mbit_s"), p99_ms=silent.then("p99_ms"))
+    assert values(pairs_page.compared(lost)) == {"kernel": 1.1, "tunnel": 0.0}
+    late = lost.with_columns(traffic=pl.lit("messages"))
+    assert values(pairs_page.compared(late)) == {"kernel": 34.0, "tunnel": float("inf")}
+    nothing = given.with_columns(goodput_mbit_s=pl.lit(None, pl.Float64))
+    assert pairs_page.compared(nothing).is_empty()
+    write_runs(tmp_path / "pairs-1" / "bulk-cubic" / "0" / "ab", {"kernel": None})
+    assert pairs_page.rows(Results(tmp_path, ("pairs-1/bulk-cubic/0/ab",)))["goodput_mbit_s"].to_list() == [None]
+
+
+def test_of_equally_bad_draws_the_first_is_listed_first() -> None:
+    lot = Lot(1, 30, 2, 20)
+    strategies = {"single-a": 10.0, "single-b": 40.0, "kernel": 44.0, "tunnel": 30.0}
+    for traffic in ("bulk-cubic", "messages"):
+        draws = [row | {"draw": draw} for draw in range(30) for row in rows(traffic, strategies)]
+        frame = pairs_page.compared(pl.DataFrame(draws).sample(fraction=1, shuffle=True, seed=1))
+        lines = list(pairs_page._worst(frame, traffic, lot))[2:]
+        assert [line.split(" ")[1] for line in lines] == [f"{draw}" for draw in range(10)]
 
 
 def test_the_page_has_a_distribution_and_the_worst_of_each_kind_of_traffic() -> None:

@@ -122,3 +122,12 @@ def test_every_claim_has_its_run(name: str, tmp_path: Path) -> None:
     for claim in paper.claims:
         assert claim.strategy in strategies[claim.run], claim.place
         assert not claim.relative_to or claim.relative_to in strategies[claim.run], claim.place
+
+
+def test_of_runs_that_are_all_invalid_nothing_was_measured(options: Options) -> None:
+    program = options.runner.root.parent / "crosslane"
+    program.write_text(program.read_text().replace('"valid": true', '"valid": false'))
+    reproduce(PAPER, options)
+    assert "| figure 1 | drive | `kernel` | goodput_mbit_s | 9.2 Mbit/s | – | not measured |" in (
+        options.out.read_text().replace("\u00a0", " ")
+    )

@@ -15,7 +15,9 @@ import polars as pl
 
 from crosslane_lab.errors import unreadable
 from crosslane_lab.papers.frame import Options, Results
+from crosslane_lab.runs.catalog import COST, LEAST_COST, MISSED
 from crosslane_lab.runs.folder import Run
+from crosslane_lab.runs.frame import metric
 from crosslane_lab.runs.runner import Comparison, Runner
 
 OPERATORS = ("att", "verizon")
@@ -248,22 +250,18 @@ def _row(results: Results, name: str) -> pl.DataFrame:
     scenario = results.folders[name].scenario
     expensive = f"path.{scenario.expensive_path}"
     frame = results.frame.filter(pl.col("run") == name)
-
-    def metric(name: str) -> pl.Expr:
-        return pl.col(name) if name in frame.columns else pl.lit(None, pl.Float64)
-
     return frame.select(
         drive=pl.lit(drive),
         load=pl.lit(int(load)),
         objects=pl.lit(scenario.objects),
         strategy="strategy",
-        missed=metric("deadline.missed_share"),
-        share=metric(f"{expensive}.share").fill_null(0.0),
-        share_optimum=metric(f"{expensive}.share_optimum").fill_null(0.0),
-        cost=metric("cost"),
-        cost_optimum=metric("cost_optimum"),
-        switches=metric("handover.count"),
-    ).join(_predictions(results, name), on="strategy", how="left")
+        missed=metric(frame, MISSED),
+        share=metric(frame, f"{expensive}.share").fill_null(0.0),
+        share_optimum=metric(frame, f"{expensive}.share_optimum").fill_null(0.0),
+        cost=metric(frame, COST),
+        cost_optimum=metric(frame, LEAST_COST),
+        switches=metric(frame, "handover.count"),
+    ).join(_predictions(results, name), on="strategy", how="left", maintain_order="left")
 
 
 def _predictions(results: Results, name: str) -> pl.DataFrame:
