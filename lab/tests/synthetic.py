@@ -96,16 +96,15 @@ def write(root: Path, drive: Drive | None = None) -> Path:
     return root
 
 
-def write_runs(folder: Path, goodputs: dict[str, float | None]) -> None:
-    """A run folder with the goodput of each strategy; None: nothing was delivered, so there is no such metric."""
+def write_runs(folder: Path, values: dict[str, float | None], metric: str = "goodput_mbit_s") -> None:
+    """A run folder with a metric of each strategy; None: the run has no such metric."""
     runs = [
-        {"strategy": name, "seed": 1, "valid": True, "metrics": {"goodput_mbit_s": goodput}}
-        for name, goodput in goodputs.items()
+        {"strategy": name, "seed": 1, "valid": True, "metrics": {metric: value}} for name, value in values.items()
     ]
     summary = {"schema": 1, "scenario": "x", "engine": "simulator", "duration_s": 60.0, "seeds": [1]}
     folder.mkdir(parents=True)
-    (folder / "summary.json").write_text(json.dumps(summary | {"strategies": [*goodputs], "runs": runs}))
-    for name in goodputs:
+    (folder / "summary.json").write_text(json.dumps(summary | {"strategies": [*values], "runs": runs}))
+    for name in values:
         (folder / "runs" / f"{name}-1").mkdir(parents=True)
         (folder / "runs" / f"{name}-1" / "events.jsonl").write_text("")
 

@@ -6,7 +6,7 @@ the other operator costs five times as much.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -239,6 +239,17 @@ def plan(options: Options) -> list[Comparison]:
     ]
 
 
+def tuned_on(names: Iterable[str]) -> list[str]:
+    """The drives that parameters were chosen on, of those of the comparisons, also if a drive has no valid run."""
+    return list(dict.fromkeys(_drive_and_load(name)[0] for name in names))[::TUNED_EVERY]
+
+
+def _drive_and_load(name: str) -> tuple[str, int]:
+    """The drive and load of a comparison."""
+    drive, load = name.split("/")[-1].rsplit("-", 1)
+    return drive, int(load)
+
+
 def rows(results: Results) -> pl.DataFrame:
     """A row per drive, load and strategy."""
     parts = [_row(results, name) for name in results.names]
@@ -246,13 +257,13 @@ def rows(results: Results) -> pl.DataFrame:
 
 
 def _row(results: Results, name: str) -> pl.DataFrame:
-    drive, load = name.split("/")[-1].rsplit("-", 1)
+    drive, load = _drive_and_load(name)
     scenario = results.folders[name].scenario
     expensive = f"path.{scenario.expensive_path}"
     frame = results.frame.filter(pl.col("run") == name)
     return frame.select(
         drive=pl.lit(drive),
-        load=pl.lit(int(load)),
+        load=pl.lit(load),
         objects=pl.lit(scenario.objects),
         strategy="strategy",
         missed=metric(frame, MISSED),
