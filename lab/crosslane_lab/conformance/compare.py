@@ -16,7 +16,7 @@ from pathlib import Path
 
 from crosslane_lab.errors import unreadable
 from crosslane_lab.runs.catalog import GAP, GOODPUT, WORST_DELAY, in_order
-from crosslane_lab.runs.folder import RunFolder
+from crosslane_lab.runs.folder import RunFolder, by_scenario
 from crosslane_lab.runs.frame import Spread, spread
 
 SHARE_POINTS = 0.05
@@ -116,9 +116,9 @@ def compare(golden: list[Figure], folders: Iterable[RunFolder]) -> list[Figure]:
     Kernel folders replace the kernel's side of their scenario. A scenario that then has one side must have
     the other. Only scenarios with a simulation are returned.
     """
-    folders = list(folders)
-    kernels = {folder.name: folder for folder in folders if folder.engine == "kernel"}
-    simulations = {folder.name: folder for folder in folders if folder.engine != "kernel"}
+    given = by_scenario(folders)
+    kernels = {name: folder for (name, engine), folder in given.items() if engine == "kernel"}
+    simulations = {name: folder for (name, engine), folder in given.items() if engine != "kernel"}
     for name in kernels.keys() - simulations.keys():
         raise unreadable(
             kernels[name].path, f"no simulation of {name} is given", "give the folder of the simulator, too"
