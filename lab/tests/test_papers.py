@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,6 +111,38 @@ def test_only_missing_and_stale_runs_are_made(options: Options) -> None:
     assert runs_after(PAPER) == (before + 1, 3)
     os.truncate(record, 100)
     assert runs_after(PAPER) == (before + 1, 4), "a record that was cut"
+
+
+def test_runs_are_made_again_if_a_file_that_their_scenario_names_changes(options: Options) -> None:
+    data, scenarios = options.scenarios / "data", options.runner.root / "scenarios"
+    trace, tree = data / "set" / "a.csv", scenarios / "tree.json"
+    for file in (trace, tree):
+        file.parent.mkdir(parents=True)
+        file.write_text("1")
+    text = 'title = "1.5 km"\ntrace = "data:set/a.csv#set:att@5"\ntree = "tree.json"\nmobility = "gone.csv"\n'
+    paper = replace(PAPER, plan=lambda _: [replace(DRIVE, scenario=text), CITY])
+    of_data = replace(options, runner=replace(options.runner, data=data))
+
+    def runs_after(file: Path, content: str) -> int:
+        file.write_text(content)
+        reproduce(paper, of_data)
+        return count(options, "drive")
+
+    assert [runs_after(trace, "1"), runs_after(trace, "1")] == [1, 1]
+    assert [runs_after(trace, "22"), runs_after(tree, "22"), runs_after(tree, "22")] == [2, 3, 3]
+    assert count(options, "city") == 1
+
+
+def test_runs_are_made_again_if_a_record_that_they_kept_is_gone(options: Options) -> None:
+    program = options.runner.root.parent / "crosslane"
+    program.write_text(f'{program.read_text()}mkdir -p "$2/runs/ours-1" && : > "$2/runs/ours-1/events.jsonl"\n')
+    paper = replace(PAPER, plan=lambda _: [replace(DRIVE, keep=("events", "windows")), CITY])
+    for _ in range(2):
+        reproduce(paper, options)
+    assert (count(options, "drive"), count(options, "city")) == (1, 1)
+    shutil.rmtree(options.runner.root / "drive" / "runs" / "ours-1")
+    reproduce(paper, options)
+    assert (count(options, "drive"), count(options, "city")) == (2, 1)
 
 
 @pytest.mark.parametrize("name", ["hapanchak", "nota", "szilagyi", "torrinhas"])

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from crosslane_lab.errors import LabError, unreadable
@@ -21,7 +21,9 @@ from crosslane_lab.runs.tables import is_whole
 
 _OTHER_FILE = re.compile(r'"((?:\.\./)+[^"]*)"')
 """A file that a scenario names relative to its own folder."""
-_SUMMARY = "summary.json"
+_NAMED_FILE = re.compile(r'"(data:)?([^"#\s]+\.\w+)(?:#[^"]*)?"')
+"""A file that a scenario names: a recording, a trace or a tree."""
+_SUMMARY, _MADE_FROM = "summary.json", "made-from.json"
 
 
 @dataclass(frozen=True)
@@ -113,26 +115,44 @@ class Runner:
             progress.done()
 
     def is_current(self, comparison: Comparison) -> bool:
-        """Whether the run folder is of this scenario, engine, strategies, seeds and program, and complete.
+        """Whether the run folder is of this scenario, its files, engine, strategies, seeds and program, and whole.
 
-        It is not complete if a record was cut.
+        It is not whole if a record was cut or is gone.
         """
         folder = self.root / comparison.name
         try:
             summary = json.loads((folder / _SUMMARY).read_text(encoding="utf-8"))
-            made = (folder / "made-from.json").read_text(encoding="utf-8")
+            made = json.loads((folder / _MADE_FROM).read_text(encoding="utf-8"))
+            kept = all((folder / record).is_file() for record in made.pop("records", ()))
             whole = all(is_whole(record) for record in folder.glob("runs/*/*.arrow"))
             interrupted = summary.get("interrupted")
-        except (OSError, ValueError, AttributeError):
+        except (OSError, ValueError, AttributeError, TypeError):
             return False
-        return whole and not interrupted and made == self._made_from(comparison)
+        return kept and whole and not interrupted and made == self._made_from(comparison)
 
-    def _made_from(self, comparison: Comparison) -> str:
-        return json.dumps({"program": self.version} | vars(comparison), indent=1)
+    def _made_from(self, comparison: Comparison) -> dict[str, object]:
+        """What a run folder depends on, as it is read from JSON."""
+        made = {"program": self.version} | vars(comparison)
+        files = self._files(comparison)
+        return json.loads(json.dumps(made | {"files": files} if files else made))
+
+    def _files(self, comparison: Comparison) -> dict[str, str]:
+        """Digests of the files that the scenario names, as far as they exist."""
+        folder = self._scenario_file(comparison).parent
+        found: dict[str, str] = {}
+        for of_data, name in _NAMED_FILE.findall(comparison.scenario):
+            file = (self.data or Path() if of_data else folder) / name
+            if file.is_file():
+                state = file.stat()
+                found[f"{of_data}{name}"] = _digest(file, state.st_mtime_ns, state.st_size)
+        return found
+
+    def _scenario_file(self, comparison: Comparison) -> Path:
+        return self.root / "scenarios" / f"{comparison.name}.toml"
 
     def _run(self, comparison: Comparison) -> None:
         folder, drives = self.root / comparison.name, comparison.engine == "kernel"
-        file = self.root / "scenarios" / f"{comparison.name}.toml"
+        file, made = self._scenario_file(comparison), self._made_from(comparison)
         file.parent.mkdir(parents=True, exist_ok=True)
         write_file(file, comparison.scenario)
         shutil.rmtree(folder, ignore_errors=True)
@@ -146,7 +166,15 @@ class Runner:
         for record in folder.glob("runs/*/*"):
             if record.stem not in comparison.keep and not drives:
                 record.unlink()
-        write_file(folder / "made-from.json", self._made_from(comparison))
+        kept = sorted(record for record in folder.glob("runs/*/*") if record.stem in comparison.keep)
+        made["records"] = [record.relative_to(folder).as_posix() for record in kept]
+        write_file(folder / _MADE_FROM, json.dumps(made, indent=1))
+
+
+@cache
+def _digest(file: Path, mtime_ns: int, size: int) -> str:
+    """The digest of a file's content, which is read again after a change of its time or size."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def scenario(file: Path, edits: Mapping[str, str] | None = None, more: str = "") -> str:
