@@ -133,6 +133,14 @@ def compare(golden: list[Figure], folders: Iterable[RunFolder]) -> list[Figure]:
     return figures
 
 
+def updated(golden: list[Figure], figures: list[Figure]) -> list[Figure]:
+    """The golden values with those of the figures in place of all of their scenarios; other scenarios stay."""
+    scenarios = dict.fromkeys(figure.key[0] for figure in [*golden, *figures])
+    again = {figure.key[0] for figure in figures}
+    sources = ((name, figures if name in again else golden) for name in scenarios)
+    return [figure for name, source in sources for figure in source if figure.key[0] == name]
+
+
 def _kernel_side(folder: RunFolder) -> list[Figure]:
     version = str(folder.versions.get("kernel", "not known"))
     measured = {name for run in folder.runs for name in run.metrics}
