@@ -70,7 +70,7 @@ def prepare(root: Path, seed: int, trees: dict[str, Path]) -> None:
     """Put the trees, by strategy, beside the scenarios that name them."""
     collect.prepare(root, seed)
     for name, file in trees.items():
-        write(root / "scenarios" / str(seed) / f"{name}.json", tree.read(file))
+        write(root / "scenarios" / str(seed) / f"{name}.json", tree.unseen(file, seed))
 
 
 def plan(root: Path, chosen: list[Case]) -> Iterator[Comparison]:

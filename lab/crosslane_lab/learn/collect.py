@@ -8,7 +8,6 @@ goodput. Runs that exist are not made again.
 """
 
 import argparse
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -153,6 +152,7 @@ def _of_runs(root: Path, chosen: Sequence[Case], read: Callable[[Case, Path], pl
         drive = case.drive
         for run in RunFolder.open(root / case.name).runs:
             of_case = {
+                "seed": pl.lit(drive.seed, pl.Int32),
                 "drive": pl.lit(drive.number, pl.Int32),
                 "kind": pl.lit(drive.kind),
                 "wifi": pl.lit(f"{drive.band} GHz"),
@@ -237,6 +237,6 @@ def read(file: Path) -> pl.DataFrame:
 
 
 def provenance(frame: pl.DataFrame) -> dict[str, object]:
-    """What a tree's file says of its data."""
-    drives = frame["drive"].n_unique()
-    return json.loads(json.dumps({"rows": frame.height, "drives": drives}))
+    """What a tree's file says of its data; `seeds` are those of the draws."""
+    seeds = {"seeds": frame["seed"].unique().sort().to_list()} if "seed" in frame.columns else {}
+    return {"rows": frame.height, "drives": frame["drive"].n_unique(), **seeds}

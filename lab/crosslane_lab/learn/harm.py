@@ -58,7 +58,7 @@ def _act(given: argparse.Namespace) -> None:
     root = given.runs / "runs"
     chosen = collect.cases(draw(given.seed, given.drives), given.traffic)
     runs = [chosen, *(repeat.again(chosen, number) for number in range(1, given.repeats))]
-    write(root / "scenarios" / str(given.seed) / f"{TREE}.json", tree.read(given.learned))
+    write(root / "scenarios" / str(given.seed) / f"{TREE}.json", tree.unseen(given.learned, given.seed))
     planned = [*plan(root, list(chain(*runs)))]
     Runner(given.program, root, parallel=given.jobs).run(planned)
     made = made_by(RunFolder.open(root / each.name) for each in planned)

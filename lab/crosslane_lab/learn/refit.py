@@ -23,6 +23,8 @@ from crosslane_lab.runs.runner import Comparison, Runner, add_jobs, add_program
 
 DURATION_S = 600
 """Of the drives with trials."""
+OTHERS_SEED = 2
+"""Of the drives to compare on."""
 SHOWN = ("a", "b", "was_a_first", "is_a_preferred", "goodput_mbit_s", "delay_ms")
 """Fields of a trial that are in a row of the store."""
 BY = ("user", "fitted", "fitted-trials", "minrtt")
@@ -57,6 +59,9 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 def _act(given: argparse.Namespace) -> None:
     if min(given.drives, given.others, given.jobs) < 1:
         raise unreadable("the draws", "there is nothing to run", "give --drives, --others and --jobs of at least 1")
+    if given.seed == OTHERS_SEED:
+        cause = f"seed {given.seed} draws the drives on which trees are compared"
+        raise unreadable("the draws", cause, "give another --seed")
     root, board = given.out / "runs", given.out / "board"
     runner = Runner(given.program.resolve(), root, parallel=given.jobs)
     drives = draw(given.seed, given.drives, DURATION_S)
@@ -75,7 +80,7 @@ def _act(given: argparse.Namespace) -> None:
     shutil.copyfile(root / "scenarios" / "unsure.json", board / "tree.json")
     print(runner.call(["refit", "--config", str(board / "agent.toml")], "fitting a tree").strip())
     shutil.copyfile(board / "tree.json", root / "scenarios" / "fitted.json")
-    others = draw(2, given.others)
+    others = draw(OTHERS_SEED, given.others)
     runner.run(
         comparison for drive in others for buffer_kb in BUFFERS_KB for comparison in plan(root, drive, buffer_kb)
     )
