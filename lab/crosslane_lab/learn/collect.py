@@ -19,6 +19,7 @@ from crosslane_lab import columns
 from crosslane_lab.errors import first_line, unreadable
 from crosslane_lab.learn import tree, write
 from crosslane_lab.learn.places import BUFFERS_KB, TRAFFICS, Drive, draw
+from crosslane_lab.progress import Progress
 from crosslane_lab.runs.folder import RunFolder
 from crosslane_lab.runs.runner import Comparison, Runner, add_jobs, add_program
 
@@ -148,8 +149,10 @@ def files(root: Path, chosen: list[Case]) -> pl.DataFrame:
 
 def _of_runs(root: Path, chosen: Sequence[Case], read: Callable[[Case, Path], pl.DataFrame]) -> pl.DataFrame:
     parts: list[pl.DataFrame] = []
-    for case in chosen:
+    progress = Progress()
+    for place, case in enumerate(chosen, 1):
         drive = case.drive
+        progress(f"reading {case.name} ({place} of {len(chosen)})")
         for run in RunFolder.open(root / case.name).runs:
             of_case = {
                 "seed": pl.lit(drive.seed, pl.Int32),
@@ -162,6 +165,7 @@ def _of_runs(root: Path, chosen: Sequence[Case], read: Callable[[Case, Path], pl
                 "prio": pl.lit(PRIOS[run.strategy]),
             }
             parts.append(read(case, run.folder).with_columns(**of_case))
+    progress.done()
     return pl.concat(parts)
 
 
