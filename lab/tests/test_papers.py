@@ -133,6 +133,20 @@ def test_runs_are_made_again_if_a_file_that_their_scenario_names_changes(options
     assert count(options, "city") == 1
 
 
+def test_drives_on_the_kernel_are_one_after_another_and_so_are_runs_of_one_job(options: Options) -> None:
+    program, log = options.runner.root.parent / "crosslane", options.runner.root.parent / "log"
+    alone = f'echo "$@" >> {log}\n[ "$1" = drive ] && {{ mkdir {log}.d || exit 1; sleep 0.3; rmdir {log}.d; }}\n'
+    program.write_text(program.read_text().replace("while [", f"{alone}while [", 1))
+    drives = [replace(DRIVE, name=f"drive-{number}", engine="kernel") for number in range(3)]
+    for parallel, jobs in ((3, " --jobs 1"), (1, " --jobs 1"), (0, "")):
+        runner = replace(options.runner, parallel=parallel, root=options.runner.root / f"{parallel}")
+        runner.run([*drives, CITY])
+        *driven, simulated = sorted(log.read_text().splitlines())
+        log.unlink()
+        assert len(driven) == 3
+        assert f"--records none{jobs} --out" in simulated
+
+
 def test_runs_are_made_again_if_a_record_that_they_kept_is_gone(options: Options) -> None:
     program = options.runner.root.parent / "crosslane"
     program.write_text(f'{program.read_text()}mkdir -p "$2/runs/ours-1" && : > "$2/runs/ours-1/events.jsonl"\n')

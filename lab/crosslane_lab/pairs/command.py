@@ -45,8 +45,7 @@ def _act(given: argparse.Namespace) -> None:
         raise unreadable("the draws", "there is nothing to run", remedy)
     simulated = [comparison for lot in lots for comparison in lot.plan()]
     driven = [comparison for lot in lots if lot.paths == 2 for comparison in lot.drives(given.drive)]
-    Runner(given.program, given.runs, parallel=given.jobs).run(simulated)
-    Runner(given.program, given.runs).run(driven)
+    Runner(given.program, given.runs, parallel=given.jobs).run(simulated + driven)
     results = Results(given.runs, tuple(each.name for each in simulated + driven))
     frame = page.rows(results)
     out = given.out or given.runs / "tunnel-pairs.md"

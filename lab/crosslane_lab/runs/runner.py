@@ -37,6 +37,11 @@ class Comparison:
     engine: str = "simulator"
     keep: tuple[str, ...] = ()
 
+    @property
+    def is_drive(self) -> bool:
+        """Whether it is on the kernel."""
+        return self.engine == "kernel"
+
 
 def default_program() -> Path:
     """The program that was built in this folder, or else that of this Python environment (a wheel may have it)."""
@@ -58,12 +63,16 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Runner:
-    """The program, and the folder below which the run folders are; `data` is passed on to the program."""
+    """The program, and the folder below which the run folders are; `data` is passed on to the program.
+
+    So many simulations run at once as `parallel` says; 0: one comparison after another, each with as many as the
+    program chooses. Drives on the kernel, which share its processors, are never at once.
+    """
 
     program: Path | str
     root: Path
     data: Path | None = None
-    parallel: int = 1
+    parallel: int = 0
 
     @cached_property
     def version(self) -> str:
@@ -98,7 +107,7 @@ class Runner:
         return done.stdout
 
     def run(self, comparisons: Iterable[Comparison]) -> None:
-        """Run what is missing or stale."""
+        """Run what is missing or stale, drives on the kernel last."""
         missing = [comparison for comparison in comparisons if not self.is_current(comparison)]
         progress, done = Progress(), 0
 
@@ -109,8 +118,11 @@ class Runner:
             self._run(comparison)
 
         try:
-            with ThreadPoolExecutor(self.parallel) as pool:
-                list(pool.map(run_one, missing))
+            with ThreadPoolExecutor(max(self.parallel, 1)) as pool:
+                list(pool.map(run_one, (each for each in missing if not each.is_drive)))
+            for each in missing:
+                if each.is_drive:
+                    run_one(each)
         finally:
             progress.done()
 
@@ -151,14 +163,14 @@ class Runner:
         return self.root / "scenarios" / f"{comparison.name}.toml"
 
     def _run(self, comparison: Comparison) -> None:
-        folder, drives = self.root / comparison.name, comparison.engine == "kernel"
+        folder, drives = self.root / comparison.name, comparison.is_drive
         file, made = self._scenario_file(comparison), self._made_from(comparison)
         file.parent.mkdir(parents=True, exist_ok=True)
         write_file(file, comparison.scenario)
         shutil.rmtree(folder, ignore_errors=True)
         which = "windows" if "windows" in comparison.keep else "all" if comparison.keep else "none"
         records = [] if drives else ["--records", which]
-        records += ["--jobs", "1"] if drives or self.parallel > 1 else []
+        records += ["--jobs", "1"] if drives or self.parallel else []
         arguments = ["--strategy", ",".join(comparison.strategies), "--seed", comparison.seeds, *records]
         arguments += ["--data", str(self.data)] if self.data else []
         command = "drive" if drives else "simulate"
