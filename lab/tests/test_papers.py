@@ -178,3 +178,8 @@ def test_of_runs_that_are_all_invalid_nothing_was_measured(options: Options) -> 
     assert "| figure 1 | drive | `kernel` | goodput_mbit_s | 9.2 Mbit/s | – | not measured |" in (
         options.out.read_text().replace("\u00a0", " ")
     )
+
+
+def test_a_program_that_fails_without_a_word_is_not_said_to_have_a_message(options: Options) -> None:
+    with pytest.raises(LabError, match="while asking for its version: exit code 1, no message"):
+        reproduce(PAPER, replace(options, runner=replace(options.runner, program="/bin/false")))

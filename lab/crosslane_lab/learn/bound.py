@@ -14,7 +14,7 @@ from pathlib import Path
 
 import polars as pl
 
-from crosslane_lab.errors import unreadable
+from crosslane_lab.errors import first_line, unreadable
 from crosslane_lab.learn import collect, label, tree, write
 from crosslane_lab.learn.collect import KEPT, Case
 from crosslane_lab.learn.places import BUFFERS_KB, CLASSES, TRAFFICS, draw
@@ -92,9 +92,7 @@ def digests(folder: Path, trees: Iterable[str]) -> str:
         try:
             lines.append(f"# {file.name}: SHA-256 {hashlib.sha256(file.read_bytes()).hexdigest()}\n")
         except OSError as error:
-            raise unreadable(
-                file, error.strerror or str(error), "make it with `crosslane-lab learn train`"
-            ) from error
+            raise unreadable(file, first_line(error), "make it with `crosslane-lab learn train`") from error
     return "".join(lines)
 
 

@@ -189,9 +189,8 @@ def _read(file: Path) -> pl.DataFrame:
     try:
         return pl.read_ipc(file)
     except (OSError, pl.exceptions.PolarsError) as error:
-        cause = (isinstance(error, OSError) and error.strerror) or first_line(error)
         remedy = f"remove {file.parents[2]} and make its runs again with the same command"
-        raise unreadable(file, cause, remedy) from error
+        raise unreadable(file, first_line(error), remedy) from error
 
 
 def windows(run: Path, is_bulk: bool = True) -> pl.DataFrame:

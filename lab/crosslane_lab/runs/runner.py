@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-from crosslane_lab.errors import LabError, unreadable
+from crosslane_lab.errors import LabError, first_line, unreadable
 from crosslane_lab.output import write_file
 from crosslane_lab.progress import Progress
 from crosslane_lab.runs.tables import is_whole
@@ -98,11 +98,13 @@ class Runner:
                 check=False,
             )
         except OSError as error:
-            cause = error.strerror or str(error)
             remedy = "`make build`, or name it with --program"
-            raise LabError(f"while starting {self.program}: {cause}; {remedy}") from error
+            raise LabError(f"while starting {self.program}: {first_line(error)}; {remedy}") from error
         if done.returncode:
-            lines = (done.stderr or "").strip().splitlines() or ["it failed; see its message above"]
+            failed = (
+                "it failed; see its message above" if show_messages else f"exit code {done.returncode}, no message"
+            )
+            lines = (done.stderr or "").strip().splitlines() or [failed]
             raise LabError(f"while {activity}: {lines[-1]}")
         return done.stdout
 
@@ -198,8 +200,9 @@ def scenario(file: Path, edits: Mapping[str, str] | None = None, more: str = "")
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
-        cause = error.strerror or str(error)
-        raise unreadable(file, cause, "name the folder of scenarios of the project with --scenarios") from error
+        raise unreadable(
+            file, first_line(error), "name the folder of scenarios of the project with --scenarios"
+        ) from error
     for key, value in (edits or {}).items():
         first_only = int(key in ("name", "duration_s"))
         text, count = re.subn(rf"^{key} = [^#\n]*", f"{key} = {value} ", text, count=first_only, flags=re.M)
