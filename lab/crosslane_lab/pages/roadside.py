@@ -20,7 +20,6 @@ SETTLE_S, END_S = 2, 50
 """Seconds of the drive past fading units that count."""
 GONE_S = 50
 """When the first unit of Torrinhas et al. is gone."""
-PERIODS_MS = {"each 100 ms": 100, "each second": 1000}
 Read = Callable[[RunFolder, str], Spread | None]
 
 
