@@ -14,5 +14,7 @@ def unreadable(what: Path | str, cause: str, remedy: str) -> LabError:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's message, without a full stop."""
+    """The first line of an error's message, without a full stop; of a system error without its number and file."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
     return (str(error).splitlines() or [type(error).__name__])[0].strip().rstrip(".")

@@ -96,6 +96,19 @@ def write(root: Path, drive: Drive | None = None) -> Path:
     return root
 
 
+def write_runs(folder: Path, values: dict[str, float | None], metric: str = "goodput_mbit_s") -> None:
+    """A run folder with a metric of each strategy; None: the run has no such metric."""
+    runs = [
+        {"strategy": name, "seed": 1, "valid": True, "metrics": {metric: value}} for name, value in values.items()
+    ]
+    summary = {"schema": 1, "scenario": "x", "engine": "simulator", "duration_s": 60.0, "seeds": [1]}
+    folder.mkdir(parents=True)
+    (folder / "summary.json").write_text(json.dumps(summary | {"strategies": [*values], "runs": runs}))
+    for name in values:
+        (folder / "runs" / f"{name}-1").mkdir(parents=True)
+        (folder / "runs" / f"{name}-1" / "events.jsonl").write_text("")
+
+
 def change_summary(root: Path, **changes: object) -> None:
     """Overwrite keys of a summary."""
     file = root / "summary.json"

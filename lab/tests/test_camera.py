@@ -51,3 +51,17 @@ def test_the_page_compares_with_the_better_operator_of_each_drive() -> None:
     assert "| the better one alone, plain TCP | 85.0 | 42.5 | 4.0 | 5.0 |" in found
     assert "0.67 of the better operator alone by the same engine (target: 0.6, **not reached**)" in found
     assert "in 1 of 2 drives" in found
+
+
+def test_of_two_operators_that_miss_as_many_the_first_by_name_is_taken() -> None:
+    frame = pl.DataFrame(
+        {
+            "drive": ["1", "1"],
+            "rate": ["5", "5"],
+            "place": ["verizon", "att"],
+            "strategy": ["single", "single"],
+            "missed": [0.5, 0.5],
+        }
+    )
+    for given in (frame, frame.reverse()):
+        assert campaign.alone(given, "single")["place"].to_list() == ["att"]

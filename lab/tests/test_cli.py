@@ -1,12 +1,14 @@
 """The command: its output, and one line with exit code 2 for unusable input."""
 
 import errno
+import io
 import json
 import os
 import resource
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
@@ -317,3 +319,22 @@ def test_numbers_of_other_widths_are_accepted(drive: Path) -> None:
         synthetic.rewrite(file, lambda table: table.cast({"tcp_flags": pl.Int64, "path": pl.Categorical}))
     assert main(["report", str(drive)]) == 0
     assert json.loads((drive / "summary.json").read_text())["schema"] == 1
+
+
+def test_a_step_that_takes_longer_is_reported_though_it_began_in_the_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("crosslane_lab.progress.QUIET_S", 0.05)
+    out, ended = io.StringIO(), io.StringIO()
+    running, done = Progress(out), Progress(ended)
+    for each in (running, done):
+        each("zero")
+        each("one")
+    done.done()
+    deadline = time.monotonic() + 20
+    while not out.getvalue() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    running("two")
+    running.done()
+    assert out.getvalue() == "one …\ntwo …\n"
+    assert ended.getvalue() == ""

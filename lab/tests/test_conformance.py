@@ -174,6 +174,17 @@ def test_the_kernel_side_is_kept_until_it_is_re_measured(workspace: Workspace) -
     assert [(f.kernel and f.kernel.median, f.simulator and f.simulator.median) for f in gaps] == [(40.0, 45.0)]
 
 
+def test_a_scenario_that_is_not_given_stays_in_the_golden_file(workspace: Workspace) -> None:
+    workspace.write(workspace.kernel, workspace.simulation())
+    before = workspace.golden.read_text().replace("leave,", "pass-by,")
+    workspace.golden.write_text(before)
+    assert workspace.write(workspace.kernel, workspace.simulation()) == 0
+    head, *rows = before.splitlines()
+    after = workspace.golden.read_text().splitlines()
+    assert after == [head, *rows, *(row.replace("pass-by,", "leave,") for row in rows)]
+    assert "## pass-by" not in workspace.page.read_text()
+
+
 def test_metrics_that_the_seed_determines_are_compared_over_the_seeds_of_the_valid_kernel_runs(
     workspace: Workspace, tmp_path: Path
 ) -> None:

@@ -86,3 +86,23 @@ def test_other_traffic_is_rejected(left: RunFolder) -> None:
 def test_the_page_names_the_program_that_made_its_runs(tmp_path: Path) -> None:
     made = replace(folder(tmp_path, "kernel", SHARES), versions={"crosslane": "0.1.0+1a"})
     assert "\n\nMade by crosslane 0.1.0+1a.\n\n" in deadlines.page([made])
+
+
+def test_a_run_that_is_given_twice_is_refused(tmp_path: Path) -> None:
+    given = folder(tmp_path, "kernel", SHARES)
+    with pytest.raises(
+        LabError, match="another folder has `deadline` with seed 1 of both, too; give each run once"
+    ):
+        deadlines.cases([given, given])
+
+
+def test_the_cost_of_an_even_number_of_runs_is_the_middle_of_both_middle_ones(tmp_path: Path) -> None:
+    given = folder(tmp_path, "kernel", SHARES)
+    runs = tuple(
+        replace(run, metrics=run.metrics | {"cost": cost})
+        for run, cost in zip(
+            [run for run in given.runs if run.strategy == "deadline"], (1.0, 1.5, 9.0), strict=True
+        )
+    )
+    row = deadlines.page([replace(given, runs=runs)]).splitlines()[-1]
+    assert row.endswith("| 1.25 |"), "the third run is invalid"

@@ -111,6 +111,7 @@ def test_late_messages_are_compared_with_all_sent_twice() -> None:
     late = {"adaptive": 0.02, "tunnel-adaptive": 0.016, "tunnel-redundant": 0.01}
     of = [row("verizon+att", share, 1000, 500) | {"strategy": name} for name, share in late.items()]
     assert "| Verizon, then AT&T | 1.00 | 2.00 | **1.60** |" in drives_page.page(pl.DataFrame(of))
+    assert "| Verizon, then AT&T | 1.00 | – | **1.60** |" in drives_page.page(pl.DataFrame(of[1:])), "not 0.00"
 
 
 def test_of_pam2025_drives_that_were_used_are_left_out_and_either_operator_is_preferred() -> None:

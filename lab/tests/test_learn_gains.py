@@ -1,14 +1,16 @@
 """Trees with the answer that no order is needed, and what of the labels is chance."""
 
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from synthetic import write_runs
 from test_learn import made, needs_extra
 
 from crosslane_lab.errors import LabError
-from crosslane_lab.learn import collect, gains, harm, repeat, tree
+from crosslane_lab.learn import collect, gains, harm, refit, repeat, tree
 from crosslane_lab.learn.places import draw
 
 
@@ -103,3 +105,30 @@ def test_harm_is_the_ratio_of_the_means_of_all_runs_with_its_error() -> None:
     assert found["withdrawn_with-trials"] == 0.5
     lines = list(harm.page(harm.ratios(pl.DataFrame(rows))))
     assert "| all |  | 1.25 | 1.25 | 0 of 1 | 0.75 | 0.75 | 1 of 1 | 50.0% |" in lines
+
+
+def test_a_run_that_delivered_nothing_counts_as_harm_and_is_no_reference(tmp_path: Path) -> None:
+    cases = collect.cases(draw(1, 2), ["bulk-up"])[::2]
+    for case, tree_goodput, minrtt in ((cases[0], None, 4.0), (cases[1], 3.0, None)):
+        write_runs(tmp_path / f"{case.name}-harm", {harm.WITHOUT: tree_goodput, harm.WITH: 2.0})
+        write_runs(tmp_path / f"{case.name}-harm-minrtt", {"threshold": minrtt})
+    found = harm.ratios(harm.outcomes(tmp_path, [cases, cases]))
+    assert found["ratio_without-trials"].to_list() == [0.0, None]
+    assert found["error_without-trials"].to_list() == [0.0, None]
+    lines = list(harm.page(found))
+    assert "| all |  | 0.00 | 0.00 | 1 of 1 | 0.50 | 0.50 | 1 of 1 | 0.0% |" in lines
+    assert "| all |  | – | – | 0 of 0 | – | – | 0 of 0 | 0.0% |" in list(harm.page(found.tail(1)))
+
+
+def test_drives_without_goodput_are_compared_as_far_as_there_is_a_reference(tmp_path: Path) -> None:
+    drives = draw(2, 2)
+    for drive, user, minrtt in ((drives[0], None, 4.0), (drives[1], 2.0, None)):
+        for size in refit.BUFFERS_KB:
+            trees = {"user": user, "fitted": 3.0, "fitted-trials": None}
+            write_runs(tmp_path / refit.name(drive, f"{size}-trees"), trees)
+            write_runs(tmp_path / refit.name(drive, f"{size}-minrtt"), {"threshold": minrtt})
+    lines = list(refit.page(tmp_path, drives))
+    assert "| `fitted` | 3.00 | 0.75 | 0.75 | 1 | 1.50 |" in lines
+    assert "| `fitted-trials` | 0.00 | 0.00 | 0.00 | 1 | 0.00 |" in lines
+    nothing = list(refit.page(tmp_path, drives[1:]))
+    assert "| `fitted` | 3.00 | – | – | 0 | 1.50 |" in nothing

@@ -8,7 +8,7 @@ from test_learn import made
 
 from crosslane_lab import cli
 from crosslane_lab.errors import LabError
-from crosslane_lab.learn import collect
+from crosslane_lab.learn import collect, tree
 
 
 def wrong(column: str) -> pl.DataFrame:
@@ -50,6 +50,22 @@ def test_a_file_that_is_no_tree_is_named(
     for line in capsys.readouterr().err.splitlines():
         assert line.startswith(f"crosslane-lab: while reading {file}: ")
         assert cause in line
+
+
+def test_a_tree_is_not_compared_on_the_drives_that_it_was_trained_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, places = tmp_path / "t.json", ["--seed", "7", "--runs", str(tmp_path)]
+    trained = collect.provenance(made(2).with_columns(seed=pl.lit(7)))
+    assert trained["seeds"] == [7]
+    file.write_text(tree.text("learned", [{"a_first": 0.5}], trained))
+    commands = (["harm"], ["bound", "--smartps", str(file)])
+    for command in commands:
+        assert cli.main(["learn", *command, "--learned", str(file), *places]) == 2
+        assert f"{file}: it was trained on the drives of seed 7, on which" in capsys.readouterr().err
+    assert cli.main(["learn", "refit", "--seed", "2", "--out", str(tmp_path)]) == 2
+    assert "seed 2 draws the drives on which trees are compared; give another --seed" in capsys.readouterr().err
+    assert "seeds" not in collect.provenance(made(2)), "a recording that was imported, or earlier data"
 
 
 def test_a_record_of_windows_that_is_damaged_is_named_with_the_folder_to_remove(tmp_path: Path) -> None:

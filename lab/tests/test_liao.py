@@ -78,6 +78,9 @@ def test_trees_are_trained_again_on_other_rows_only(tmp_path: Path, monkeypatch:
     trees.make(tmp_path / "a", windows.filter(pl.col("drive") > 0), windows, Progress())
     for name, file in files.items():
         assert (stamps[name] == file.stat().st_mtime_ns) == trees.KINDS[name].in_tunnel, name
+    files["learned-tunnel"].unlink()
+    trees.make(tmp_path / "a", windows.filter(pl.col("drive") > 0), windows, Progress())
+    assert files["learned-tunnel"].is_file(), "a tree that is gone is trained again"
     for name, kind in trees.KINDS.items():
         asked = {node["feature"].split(".")[1] for node in trees.nodes(tmp_path / "a", name) if "feature" in node}
         assert not asked & set(kind.without), name

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 import resolved_scenario
 import synthetic
@@ -11,6 +12,7 @@ import synthetic
 from crosslane_lab.figures import ALL, objects
 from crosslane_lab.report.summary_text import paragraphs, subject
 from crosslane_lab.runs.folder import RunFolder
+from crosslane_lab.runs.frame import representative
 
 LATE = "kernel-1"
 
@@ -77,3 +79,21 @@ def test_objects_are_drawn_without_their_delays(uploads: RunFolder) -> None:
 def test_other_traffic_has_no_objects(left: RunFolder) -> None:
     assert objects.skip_reason(left) == "the traffic has no deadlines"
     assert left.scenario.deadline_s is None
+
+
+def test_the_bytes_of_an_object_are_those_from_its_start_to_that_of_the_next(uploads: RunFolder) -> None:
+    """Objects may begin at any tenth of a second, which the records have."""
+    starts_s = (2.2, 3.4)
+    for run in uploads.runs:
+        columns = {
+            "number": [0, 1],
+            "sent_ns": [round(at * 1e9) for at in starts_s],
+            "received_ns": [4 * 10**9] * 2,
+        }
+        synthetic.rewrite(run.folder / "messages.arrow", lambda _, c=columns: synthetic.frame("messages", c, 2))
+    lower = next(axes for axes in objects.draw(uploads).axes if axes.get_ylabel() == "delivered (MB)")
+    drawn = sum(bar.get_height() for bar in lower.patches if bar.get_x() < starts_s[1])  # pyright: ignore
+    time = pl.col("t_ns") / 1e9
+    rows = representative(uploads, "kernel").throughput.filter(pl.col("direction") == "up")
+    between = rows.filter(time.is_between(*starts_s, closed="left"))
+    assert drawn == pytest.approx(between.select(pl.col("payload_bytes").sum()).collect().item() / 1e6)

@@ -1,12 +1,15 @@
+import sys
 import tomllib
 from pathlib import Path
 
 import polars as pl
 import pytest
+from synthetic import write_runs
 
 from crosslane_lab import cli
 from crosslane_lab.pairs import page as pairs_page
 from crosslane_lab.pairs.draw import TRAFFIC, Lot
+from crosslane_lab.papers.frame import Results
 
 LOT = Lot(seed=1, count=20, paths=2, duration_s=20)
 
@@ -71,6 +74,29 @@ def test_a_triple_is_compared_also_with_the_best_pair_of_it() -> None:
     assert values(found) == {"kernel": 1.0, "tunnel": 2.0, "tunnel-pair": 1.0}
 
 
+def test_a_run_that_delivered_nothing_is_the_worst_and_no_pair(tmp_path: Path) -> None:
+    given = pl.DataFrame(rows("bulk-cubic", {"single-a": 10.0, "single-b": 40.0, "kernel": 44.0, "tunnel": 38.12}))
+    silent = pl.when(pl.col("strategy") != "tunnel")
+    lost = given.with_columns(goodput_mbit_s=silent.then("goodput_mbit_s"), p99_ms=silent.then("p99_ms"))
+    assert values(pairs_page.compared(lost)) == {"kernel": 1.1, "tunnel": 0.0}
+    late = lost.with_columns(traffic=pl.lit("messages"))
+    assert values(pairs_page.compared(late)) == {"kernel": 34.0, "tunnel": float("inf")}
+    nothing = given.with_columns(goodput_mbit_s=pl.lit(None, pl.Float64))
+    assert pairs_page.compared(nothing).is_empty()
+    write_runs(tmp_path / "pairs-1" / "bulk-cubic" / "0" / "ab", {"kernel": None})
+    assert pairs_page.rows(Results(tmp_path, ("pairs-1/bulk-cubic/0/ab",)))["goodput_mbit_s"].to_list() == [None]
+
+
+def test_of_equally_bad_draws_the_first_is_listed_first() -> None:
+    lot = Lot(1, 30, 2, 20)
+    strategies = {"single-a": 10.0, "single-b": 40.0, "kernel": 44.0, "tunnel": 30.0}
+    for traffic in ("bulk-cubic", "messages"):
+        draws = [row | {"draw": draw} for draw in range(30) for row in rows(traffic, strategies)]
+        frame = pairs_page.compared(pl.DataFrame(draws).sample(fraction=1, shuffle=True, seed=1))
+        lines = list(pairs_page._worst(frame, traffic, lot))[2:]
+        assert [line.split(" ")[1] for line in lines] == [f"{draw}" for draw in range(10)]
+
+
 def test_the_page_has_a_distribution_and_the_worst_of_each_kind_of_traffic() -> None:
     lot = Lot(1, 1, 2, 20)
     strategies = {"single-a": 10.0, "single-b": 40.0, "kernel": 44.0, "tunnel": 30.0, "tunnel-redundant": 20.0}
@@ -99,3 +125,27 @@ def test_nothing_to_draw_is_an_error(capsys: pytest.CaptureFixture[str], tmp_pat
     for wrong in (["--count", "0"], ["--drive", "-1"]):
         assert cli.main(["tunnel-pairs", *wrong, "--runs", str(tmp_path)]) == 2
         assert "at least 1" in capsys.readouterr().err
+
+
+PROGRAM = """
+import json, pathlib, sys
+if sys.argv[1] != "--version":
+    given = dict(zip(sys.argv[3::2], sys.argv[4::2]))
+    names, out = given["--strategy"].split(","), pathlib.Path(given["--out"])
+    metrics = {"goodput_mbit_s": 8.0, "delivery_delay_ms.p99": 9.0}
+    runs = [{"strategy": name, "seed": 1, "valid": True, "metrics": metrics} for name in names]
+    summary = {"schema": 1, "scenario": "x", "engine": "simulator", "duration_s": 20.0, "seeds": [1]}
+    out.mkdir(parents=True)
+    (out / "summary.json").write_text(json.dumps(summary | {"strategies": names, "runs": runs}))
+    (out / "versions.json").write_text(json.dumps({"crosslane": "0.1.0+1a"}))
+"""
+
+
+def test_the_page_names_the_program_that_made_its_runs(tmp_path: Path) -> None:
+    program = tmp_path / "crosslane"
+    program.write_text(f"#!{sys.executable}{PROGRAM}")
+    program.chmod(0o755)
+    places = ["--runs", str(tmp_path / "runs"), "--program", str(program)]
+    assert cli.main(["tunnel-pairs", "--count", "1", "--jobs", "1", *places]) == 0
+    text = (tmp_path / "runs" / "tunnel-pairs.md").read_text()
+    assert text.endswith("|\n\nMade by crosslane 0.1.0+1a.\n")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -112,6 +113,52 @@ def test_only_missing_and_stale_runs_are_made(options: Options) -> None:
     assert runs_after(PAPER) == (before + 1, 4), "a record that was cut"
 
 
+def test_runs_are_made_again_if_a_file_that_their_scenario_names_changes(options: Options) -> None:
+    data, scenarios = options.scenarios / "data", options.runner.root / "scenarios"
+    trace, tree = data / "set" / "a.csv", scenarios / "tree.json"
+    for file in (trace, tree):
+        file.parent.mkdir(parents=True)
+        file.write_text("1")
+    text = 'title = "1.5 km"\ntrace = "data:set/a.csv#set:att@5"\ntree = "tree.json"\nmobility = "gone.csv"\n'
+    paper = replace(PAPER, plan=lambda _: [replace(DRIVE, scenario=text), CITY])
+    of_data = replace(options, runner=replace(options.runner, data=data))
+
+    def runs_after(file: Path, content: str) -> int:
+        file.write_text(content)
+        reproduce(paper, of_data)
+        return count(options, "drive")
+
+    assert [runs_after(trace, "1"), runs_after(trace, "1")] == [1, 1]
+    assert [runs_after(trace, "22"), runs_after(tree, "22"), runs_after(tree, "22")] == [2, 3, 3]
+    assert count(options, "city") == 1
+
+
+def test_drives_on_the_kernel_are_one_after_another_and_so_are_runs_of_one_job(options: Options) -> None:
+    program, log = options.runner.root.parent / "crosslane", options.runner.root.parent / "log"
+    alone = f'echo "$@" >> {log}\n[ "$1" = drive ] && {{ mkdir {log}.d || exit 1; sleep 0.3; rmdir {log}.d; }}\n'
+    program.write_text(program.read_text().replace("while [", f"{alone}while [", 1))
+    drives = [replace(DRIVE, name=f"drive-{number}", engine="kernel") for number in range(3)]
+    for parallel, jobs in ((3, " --jobs 1"), (1, " --jobs 1"), (0, "")):
+        runner = replace(options.runner, parallel=parallel, root=options.runner.root / f"{parallel}")
+        runner.run([*drives, CITY])
+        *driven, simulated = sorted(log.read_text().splitlines())
+        log.unlink()
+        assert len(driven) == 3
+        assert f"--records none{jobs} --out" in simulated
+
+
+def test_runs_are_made_again_if_a_record_that_they_kept_is_gone(options: Options) -> None:
+    program = options.runner.root.parent / "crosslane"
+    program.write_text(f'{program.read_text()}mkdir -p "$2/runs/ours-1" && : > "$2/runs/ours-1/events.jsonl"\n')
+    paper = replace(PAPER, plan=lambda _: [replace(DRIVE, keep=("events", "windows")), CITY])
+    for _ in range(2):
+        reproduce(paper, options)
+    assert (count(options, "drive"), count(options, "city")) == (1, 1)
+    shutil.rmtree(options.runner.root / "drive" / "runs" / "ours-1")
+    reproduce(paper, options)
+    assert (count(options, "drive"), count(options, "city")) == (2, 1)
+
+
 @pytest.mark.parametrize("name", ["hapanchak", "nota", "szilagyi", "torrinhas"])
 def test_every_claim_has_its_run(name: str, tmp_path: Path) -> None:
     paper = PAPERS[name]
@@ -122,3 +169,17 @@ def test_every_claim_has_its_run(name: str, tmp_path: Path) -> None:
     for claim in paper.claims:
         assert claim.strategy in strategies[claim.run], claim.place
         assert not claim.relative_to or claim.relative_to in strategies[claim.run], claim.place
+
+
+def test_of_runs_that_are_all_invalid_nothing_was_measured(options: Options) -> None:
+    program = options.runner.root.parent / "crosslane"
+    program.write_text(program.read_text().replace('"valid": true', '"valid": false'))
+    reproduce(PAPER, options)
+    assert "| figure 1 | drive | `kernel` | goodput_mbit_s | 9.2 Mbit/s | – | not measured |" in (
+        options.out.read_text().replace("\u00a0", " ")
+    )
+
+
+def test_a_program_that_fails_without_a_word_is_not_said_to_have_a_message(options: Options) -> None:
+    with pytest.raises(LabError, match="while asking for its version: exit code 1, no message"):
+        reproduce(PAPER, replace(options, runner=replace(options.runner, program="/bin/false")))

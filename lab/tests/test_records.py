@@ -159,3 +159,12 @@ def test_a_subflow_has_one_role_after_another(tmp_path: Path) -> None:
         (1.06, 13.05, True),
         (13.05, 24.0, False),
     ]
+
+
+def test_a_file_that_is_missing_is_named_once(drive: Path) -> None:
+    run = RunFolder.open(drive).runs[0]
+    (run.folder / "events.jsonl").unlink()
+    with pytest.raises(
+        LabError, match=r"^while reading \S+/events.jsonl: No such file or directory; run the drive"
+    ):
+        _ = run.events

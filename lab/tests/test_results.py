@@ -2,12 +2,16 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from crosslane_lab.conformance.compare import compare
+from crosslane_lab.errors import LabError
 from crosslane_lab.figures import distribution
-from crosslane_lab.pages.results import key_metrics, page
+from crosslane_lab.pages import roadside
+from crosslane_lab.pages.results import key_metrics, page, write
 from crosslane_lab.runs.folder import RunFolder
 
 
@@ -90,3 +94,15 @@ def test_a_distribution_rises_to_all_drives(simulated: RunFolder) -> None:
 
 def test_the_same_folders_give_the_same_text(left: RunFolder) -> None:
     assert page([left]) == page([left])
+
+
+def test_two_folders_of_one_scenario_and_engine_are_refused_instead_of_one_being_lost(
+    left: RunFolder, tmp_path: Path
+) -> None:
+    """The versions of the first, its picture, or its side of a comparison would be those of the second."""
+    given = [left, replace(left, path=Path("again"), versions={"kernel": "7.3"})]
+    for make in (lambda: write(given, tmp_path / "r.md"), lambda: compare([], given), lambda: roadside.page(given)):
+        with pytest.raises(
+            LabError, match=r"while reading again: .* has leave-coverage on the same engine \(kernel\)"
+        ):
+            make()

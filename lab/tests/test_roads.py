@@ -12,6 +12,7 @@ from crosslane_lab.runs.folder import Run
 from crosslane_lab.runs.tables import TABLES
 
 DRIVE = roads.Drive("UL_atnt_verizon_4_run_25.csv", 111.5, (10.0, 30.0), "verizon")
+TUNED = ["0", "5"]
 
 
 def rows(strategy: str, missed: float, share: float, cost: float) -> list[dict[str, object]]:
@@ -54,16 +55,25 @@ def test_the_targets_compare_us_with_the_better_kernel_and_the_optimum() -> None
         + rows("deadline-mptcp", 0.25, 0.27, 1.2)
         + rows("deadline", 0.22, 0.27, 1.09)
     )
-    page = roads_page.page(frame)
+    page = roads_page.page(frame, TUNED)
     assert "| held out (4) | missed ≤ 23.0 % (kernel − 2) | 22.0 % | yes |" in page
     assert "| held out | cost ≤ 1.08 × optimum | 1.09 | **no** |" in page
     assert "| held out | completion predicted within 10 % for ≥ 90 % of objects | 75 % | **no** |" in page
     assert "| tuned on (2) |" in page
     assert "where the preferred path suffices" not in page
-    assert "| tuned on" not in roads_page.page(frame, quick=True)
+    assert "| tuned on" not in roads_page.page(frame, TUNED, quick=True)
     cheap = frame.with_columns(share_optimum=pl.lit(0.0), share=pl.lit(0.02))
     what = "expensive share where the preferred path suffices (12 runs) ≤ 1 %, median"
-    assert f"| held out | {what} | 2.0 % | **no** |" in roads_page.page(cheap)
+    assert f"| held out | {what} | 2.0 % | **no** |" in roads_page.page(cheap, TUNED)
+
+
+def test_a_drive_without_a_valid_run_makes_no_other_one_held_out() -> None:
+    names = [f"cubic/{drive}-{load}" for drive in range(6) for load in roads.LOADS]
+    assert roads.tuned_on(names) == TUNED
+    frame = pl.DataFrame(rows("kernel", 0.3, 0.5, 2.0) + rows("deadline", 0.22, 0.27, 1.09))
+    page = roads_page.page(frame.filter(pl.col("drive") != "1"), roads.tuned_on(names))
+    assert "| held out (3) |" in page
+    assert "| tuned on (2) |" in page
 
 
 def test_a_prediction_is_right_within_a_tenth_or_if_it_says_that_the_object_will_be_late(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def _act(options: argparse.Namespace) -> int:
     if options.check:
         errors += conformance.regressions(figures, golden)
     else:
-        write_file(options.golden, conformance.golden_text(figures))
+        write_file(options.golden, conformance.golden_text(conformance.updated(golden, figures)))
         write_file(options.out, page(figures, exemptions, made_by(folders)))
         print(options.out)
     for error in errors:

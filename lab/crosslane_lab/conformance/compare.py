@@ -16,7 +16,7 @@ from pathlib import Path
 
 from crosslane_lab.errors import unreadable
 from crosslane_lab.runs.catalog import GAP, GOODPUT, WORST_DELAY, in_order
-from crosslane_lab.runs.folder import RunFolder
+from crosslane_lab.runs.folder import RunFolder, by_scenario
 from crosslane_lab.runs.frame import Spread, spread
 
 SHARE_POINTS = 0.05
@@ -116,9 +116,9 @@ def compare(golden: list[Figure], folders: Iterable[RunFolder]) -> list[Figure]:
     Kernel folders replace the kernel's side of their scenario. A scenario that then has one side must have
     the other. Only scenarios with a simulation are returned.
     """
-    folders = list(folders)
-    kernels = {folder.name: folder for folder in folders if folder.engine == "kernel"}
-    simulations = {folder.name: folder for folder in folders if folder.engine != "kernel"}
+    given = by_scenario(folders)
+    kernels = {name: folder for (name, engine), folder in given.items() if engine == "kernel"}
+    simulations = {name: folder for (name, engine), folder in given.items() if engine != "kernel"}
     for name in kernels.keys() - simulations.keys():
         raise unreadable(
             kernels[name].path, f"no simulation of {name} is given", "give the folder of the simulator, too"
@@ -131,6 +131,14 @@ def compare(golden: list[Figure], folders: Iterable[RunFolder]) -> list[Figure]:
             raise unreadable(simulation.path, cause, "give the folder of the kernel, too")
         figures += [_evaluated(figure, simulation) for figure in sides]
     return figures
+
+
+def updated(golden: list[Figure], figures: list[Figure]) -> list[Figure]:
+    """The golden values with those of the figures in place of all of their scenarios; other scenarios stay."""
+    scenarios = dict.fromkeys(figure.key[0] for figure in [*golden, *figures])
+    again = {figure.key[0] for figure in figures}
+    sources = ((name, figures if name in again else golden) for name in scenarios)
+    return [figure for name, source in sources for figure in source if figure.key[0] == name]
 
 
 def _kernel_side(folder: RunFolder) -> list[Figure]:

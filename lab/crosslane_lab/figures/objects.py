@@ -8,7 +8,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from crosslane_lab.figures.panels import Column, compare
-from crosslane_lab.figures.path_throughput import path_throughput
+from crosslane_lab.figures.path_throughput import FINE_S, path_throughput
 from crosslane_lab.render.markdown import number
 from crosslane_lab.render.style import INK, MUTED, RED, annotate_empty, path_colour
 from crosslane_lab.runs.folder import Run, RunFolder
@@ -68,7 +68,7 @@ def _panel(column: Column) -> None:
 
 def _bytes(column: Column, start_s: np.ndarray) -> None:
     """Stacked bars: bytes that each path delivered from the start of an object to the next."""
-    throughput = path_throughput(column.folder, column.run)
+    throughput = path_throughput(column.folder, column.run, FINE_S)
     edges = np.append(start_s, column.folder.duration_s)
     floor = np.zeros(start_s.size)
     for path, mbit_s in throughput.mbit_s.items():

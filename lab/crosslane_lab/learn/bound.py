@@ -14,11 +14,12 @@ from pathlib import Path
 
 import polars as pl
 
-from crosslane_lab.errors import unreadable
+from crosslane_lab.errors import first_line, unreadable
 from crosslane_lab.learn import collect, label, tree, write
 from crosslane_lab.learn.collect import KEPT, Case
 from crosslane_lab.learn.places import BUFFERS_KB, CLASSES, TRAFFICS, draw
 from crosslane_lab.output import write_file
+from crosslane_lab.pages.made_by import made_by
 from crosslane_lab.render.markdown import table
 from crosslane_lab.runs.folder import RunFolder
 from crosslane_lab.runs.runner import Comparison, Runner
@@ -55,10 +56,12 @@ def _act(given: argparse.Namespace) -> None:
     root = given.runs / "runs"
     chosen = collect.cases(draw(given.seed, given.drives), given.traffic)
     prepare(root, given.seed, {name: vars(given)[name] for name in TREES})
-    Runner(given.program, root, parallel=given.jobs).run([*collect.plan(chosen), *plan(root, chosen)])
+    planned = [*collect.plan(chosen), *plan(root, chosen)]
+    Runner(given.program, root, parallel=given.jobs).run(planned)
+    made = made_by(RunFolder.open(root / each.name) for each in planned)
     frame = outcomes(root, chosen, collect.table(root, chosen))
     out = given.out or given.runs / "bound.md"
-    write(out, "\n".join(page(frame)) + "\n")
+    write(out, "\n".join([*page(frame), made]) + "\n")
     write_file(out.with_suffix(".csv"), frame.write_csv())
     print(out, out.with_suffix(".csv"), sep="\n")
 
@@ -67,7 +70,7 @@ def prepare(root: Path, seed: int, trees: dict[str, Path]) -> None:
     """Put the trees, by strategy, beside the scenarios that name them."""
     collect.prepare(root, seed)
     for name, file in trees.items():
-        write(root / "scenarios" / str(seed) / f"{name}.json", tree.read(file))
+        write(root / "scenarios" / str(seed) / f"{name}.json", tree.unseen(file, seed))
 
 
 def plan(root: Path, chosen: list[Case]) -> Iterator[Comparison]:
@@ -89,9 +92,7 @@ def digests(folder: Path, trees: Iterable[str]) -> str:
         try:
             lines.append(f"# {file.name}: SHA-256 {hashlib.sha256(file.read_bytes()).hexdigest()}\n")
         except OSError as error:
-            raise unreadable(
-                file, error.strerror or str(error), "make it with `crosslane-lab learn train`"
-            ) from error
+            raise unreadable(file, first_line(error), "make it with `crosslane-lab learn train`") from error
     return "".join(lines)
 
 

@@ -8,7 +8,6 @@ goodput. Runs that exist are not made again.
 """
 
 import argparse
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -20,6 +19,7 @@ from crosslane_lab import columns
 from crosslane_lab.errors import first_line, unreadable
 from crosslane_lab.learn import tree, write
 from crosslane_lab.learn.places import BUFFERS_KB, TRAFFICS, Drive, draw
+from crosslane_lab.progress import Progress
 from crosslane_lab.runs.folder import RunFolder
 from crosslane_lab.runs.runner import Comparison, Runner, add_jobs, add_program
 
@@ -149,10 +149,13 @@ def files(root: Path, chosen: list[Case]) -> pl.DataFrame:
 
 def _of_runs(root: Path, chosen: Sequence[Case], read: Callable[[Case, Path], pl.DataFrame]) -> pl.DataFrame:
     parts: list[pl.DataFrame] = []
-    for case in chosen:
+    progress = Progress()
+    for place, case in enumerate(chosen, 1):
         drive = case.drive
+        progress(f"reading {case.name} ({place} of {len(chosen)})")
         for run in RunFolder.open(root / case.name).runs:
             of_case = {
+                "seed": pl.lit(drive.seed, pl.Int32),
                 "drive": pl.lit(drive.number, pl.Int32),
                 "kind": pl.lit(drive.kind),
                 "wifi": pl.lit(f"{drive.band} GHz"),
@@ -162,6 +165,7 @@ def _of_runs(root: Path, chosen: Sequence[Case], read: Callable[[Case, Path], pl
                 "prio": pl.lit(PRIOS[run.strategy]),
             }
             parts.append(read(case, run.folder).with_columns(**of_case))
+    progress.done()
     return pl.concat(parts)
 
 
@@ -185,9 +189,8 @@ def _read(file: Path) -> pl.DataFrame:
     try:
         return pl.read_ipc(file)
     except (OSError, pl.exceptions.PolarsError) as error:
-        cause = (isinstance(error, OSError) and error.strerror) or first_line(error)
         remedy = f"remove {file.parents[2]} and make its runs again with the same command"
-        raise unreadable(file, cause, remedy) from error
+        raise unreadable(file, first_line(error), remedy) from error
 
 
 def windows(run: Path, is_bulk: bool = True) -> pl.DataFrame:
@@ -237,6 +240,6 @@ def read(file: Path) -> pl.DataFrame:
 
 
 def provenance(frame: pl.DataFrame) -> dict[str, object]:
-    """What a tree's file says of its data."""
-    drives = frame["drive"].n_unique()
-    return json.loads(json.dumps({"rows": frame.height, "drives": drives}))
+    """What a tree's file says of its data; `seeds` are those of the draws."""
+    seeds = {"seeds": frame["seed"].unique().sort().to_list()} if "seed" in frame.columns else {}
+    return {"rows": frame.height, "drives": frame["drive"].n_unique(), **seeds}

@@ -18,7 +18,10 @@ from crosslane_lab.learn.bound import buffer_text, digests
 from crosslane_lab.learn.collect import Case
 from crosslane_lab.learn.places import draw
 from crosslane_lab.output import write_file
+from crosslane_lab.pages.made_by import made_by
+from crosslane_lab.papers.frame import DASH
 from crosslane_lab.render.markdown import table
+from crosslane_lab.runs.catalog import GOODPUT
 from crosslane_lab.runs.folder import Run, RunFolder
 from crosslane_lab.runs.runner import Comparison, Runner
 
@@ -55,11 +58,13 @@ def _act(given: argparse.Namespace) -> None:
     root = given.runs / "runs"
     chosen = collect.cases(draw(given.seed, given.drives), given.traffic)
     runs = [chosen, *(repeat.again(chosen, number) for number in range(1, given.repeats))]
-    write(root / "scenarios" / str(given.seed) / f"{TREE}.json", tree.read(given.learned))
-    Runner(given.program, root, parallel=given.jobs).run([*plan(root, list(chain(*runs)))])
+    write(root / "scenarios" / str(given.seed) / f"{TREE}.json", tree.unseen(given.learned, given.seed))
+    planned = [*plan(root, list(chain(*runs)))]
+    Runner(given.program, root, parallel=given.jobs).run(planned)
+    made = made_by(RunFolder.open(root / each.name) for each in planned)
     frame = ratios(outcomes(root, runs))
     out = given.out or given.runs / "harm.md"
-    write(out, "\n".join(page(frame)) + "\n")
+    write(out, "\n".join([*page(frame), "", made]) + "\n")
     write_file(out.with_suffix(".csv"), frame.write_csv())
     print(out, out.with_suffix(".csv"), sep="\n")
 
@@ -83,7 +88,7 @@ def outcomes(root: Path, runs: Sequence[Sequence[Case]]) -> pl.DataFrame:
             "traffic": case.traffic,
             "buffer_kb": case.buffer_kb,
             "by": "minrtt" if run.strategy == "threshold" else run.strategy,
-            "goodput_mbit_s": run.metrics["goodput_mbit_s"],
+            "goodput_mbit_s": run.metrics.get(GOODPUT, 0.0),
             "withdrawn": run.strategy == WITH and _is_withdrawn(run),
         }
         for case in chain(*runs)
@@ -98,14 +103,17 @@ def _is_withdrawn(run: Run) -> bool:
 
 
 def ratios(frame: pl.DataFrame) -> pl.DataFrame:
-    """A row per case: ratios of mean goodputs to MinRTT's, their standard errors, and the share withdrawn."""
+    """A row per case: ratios of mean goodputs to MinRTT's, their standard errors, and the share withdrawn.
+
+    A case in which MinRTT delivered nothing has no ratio.
+    """
     mean = pl.col("goodput_mbit_s").mean()
-    error = (pl.col("goodput_mbit_s").var() / pl.len()).sqrt() / mean
+    error = ((pl.col("goodput_mbit_s").var() / pl.len()).sqrt() / mean).fill_nan(0.0)
     groups = frame.group_by(*CASE, "by", maintain_order=True)
     means = groups.agg(mean=mean, error=error, withdrawn=pl.col("withdrawn").mean())
     minrtt = means.filter(pl.col("by") == "minrtt").select(*CASE, of_minrtt="mean", error_of_minrtt="error")
-    both = means.filter(pl.col("by") != "minrtt").join(minrtt, on=CASE)
-    ratio = pl.col("mean") / pl.col("of_minrtt")
+    both = means.filter(pl.col("by") != "minrtt").join(minrtt, on=CASE, maintain_order="left")
+    ratio = pl.when(pl.col("of_minrtt") > 0).then(pl.col("mean") / pl.col("of_minrtt"))
     error = ratio * (pl.col("error").pow(2) + pl.col("error_of_minrtt").pow(2)).sqrt()
     each = both.select(*CASE, "by", ratio=ratio, error=error, withdrawn="withdrawn")
     return each.pivot("by", index=CASE, values=["ratio", "error", "withdrawn"]).drop(f"withdrawn_{WITHOUT}")
@@ -134,7 +142,6 @@ def page(frame: pl.DataFrame) -> Iterator[str]:
 def _cells(frame: pl.DataFrame) -> Iterator[str]:
     for by in (WITHOUT, WITH):
         ratio = frame[f"ratio_{by}"]
-        yield f"{ratio.median():.2f}"
-        yield f"{ratio.min():.2f}"
-        yield f"{(ratio < HARM).sum()} of {ratio.len()}"
+        yield from (DASH if value is None else f"{value:.2f}" for value in (ratio.median(), ratio.min()))
+        yield f"{(ratio < HARM).sum()} of {ratio.count()}"
     yield f"{frame[f'withdrawn_{WITH}'].mean():.1%}"

@@ -13,14 +13,18 @@ from statistics import median
 
 from crosslane_lab.errors import unreadable
 from crosslane_lab.learn import tree, write
-from crosslane_lab.learn.bound import digests
+from crosslane_lab.learn.bound import buffer_text, digests
 from crosslane_lab.learn.places import BUFFERS_KB, Drive, draw
+from crosslane_lab.papers.frame import DASH
 from crosslane_lab.render.markdown import table
+from crosslane_lab.runs.catalog import GOODPUT
 from crosslane_lab.runs.folder import RunFolder
 from crosslane_lab.runs.runner import Comparison, Runner, add_jobs, add_program
 
 DURATION_S = 600
 """Of the drives with trials."""
+OTHERS_SEED = 2
+"""Of the drives to compare on."""
 SHOWN = ("a", "b", "was_a_first", "is_a_preferred", "goodput_mbit_s", "delay_ms")
 """Fields of a trial that are in a row of the store."""
 BY = ("user", "fitted", "fitted-trials", "minrtt")
@@ -55,6 +59,9 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 def _act(given: argparse.Namespace) -> None:
     if min(given.drives, given.others, given.jobs) < 1:
         raise unreadable("the draws", "there is nothing to run", "give --drives, --others and --jobs of at least 1")
+    if given.seed == OTHERS_SEED:
+        cause = f"seed {given.seed} draws the drives on which trees are compared"
+        raise unreadable("the draws", cause, "give another --seed")
     root, board = given.out / "runs", given.out / "board"
     runner = Runner(given.program.resolve(), root, parallel=given.jobs)
     drives = draw(given.seed, given.drives, DURATION_S)
@@ -73,7 +80,7 @@ def _act(given: argparse.Namespace) -> None:
     shutil.copyfile(root / "scenarios" / "unsure.json", board / "tree.json")
     print(runner.call(["refit", "--config", str(board / "agent.toml")], "fitting a tree").strip())
     shutil.copyfile(board / "tree.json", root / "scenarios" / "fitted.json")
-    others = draw(2, given.others)
+    others = draw(OTHERS_SEED, given.others)
     runner.run(
         comparison for drive in others for buffer_kb in BUFFERS_KB for comparison in plan(root, drive, buffer_kb)
     )
@@ -114,21 +121,16 @@ def plan(root: Path, drive: Drive, buffer_kb: int) -> Iterator[Comparison]:
 
 
 def page(root: Path, drives: list[Drive]) -> Iterator[str]:
-    """Median goodput, and each drive compared with MinRTT and with the user's order."""
+    """Median goodput, and each drive compared with MinRTT and the user's order unless these carried nothing."""
     head = ["by", "median, Mbit/s", "ratio to `minrtt`", "least", "drives below 0.97", "ratio to `user`"]
     for buffer_kb in BUFFERS_KB:
         goodput = [_goodput(root, drive, buffer_kb) for drive in drives]
-        yield f"\nSend buffer {f'of {buffer_kb} kB' if buffer_kb else 'by autotuning'}, {len(drives)} drives:\n"
+        yield f"\nSend buffer {buffer_text(buffer_kb)}, {len(drives)} drives:\n"
         lines: list[list[str]] = []
         for by in BY:
-            ratios = [of[by] / of["minrtt"] for of in goodput]
-            figures = (
-                median(of[by] for of in goodput),
-                median(ratios),
-                min(ratios),
-                median(of[by] / of["user"] for of in goodput),
-            )
-            first, ratio, least, to_user = (f"{figure:.2f}" for figure in figures)
+            ratios, to_users = ([of[by] / of[to] for of in goodput if of[to]] for to in ("minrtt", "user"))
+            figures = [[of[by] for of in goodput], ratios, [min(ratios, default=0.0)] * bool(ratios), to_users]
+            first, ratio, least, to_user = (f"{median(each):.2f}" if each else DASH for each in figures)
             lines.append([f"`{by}`", first, ratio, least, str(sum(ratio < 0.97 for ratio in ratios)), to_user])
         yield from table(head, lines, compact=True)
 
@@ -137,5 +139,5 @@ def _goodput(root: Path, drive: Drive, buffer_kb: int) -> dict[str, float]:
     found: dict[str, float] = {}
     for kind in ("trees", "minrtt"):
         for run in RunFolder.open(root / name(drive, f"{buffer_kb}-{kind}")).runs:
-            found["minrtt" if kind == "minrtt" else run.strategy] = float(run.metrics["goodput_mbit_s"] or 0)
+            found["minrtt" if kind == "minrtt" else run.strategy] = run.metrics.get(GOODPUT, 0.0)
     return found

@@ -19,6 +19,7 @@ import polars as pl
 from crosslane_lab.errors import unreadable
 from crosslane_lab.learn import collect, gains, label, need, tree, write
 from crosslane_lab.learn.places import BUFFERS_KB
+from crosslane_lab.progress import Progress
 from crosslane_lab.render.markdown import table
 
 FOLDS = 10
@@ -161,9 +162,12 @@ def compare(rows: label.Rows, depth: int) -> Scores:
     """Accuracy, precision, recall and F1 of `a` first, and seconds of a fit, by model and split."""
     scores: Scores = {}
     rows = _drawn(rows)
+    progress = Progress()
     for name in models(depth, len(rows.y)):
         for split in ("random", "by drive"):
+            progress(f"comparing models: {name}, split {split}")
             scores.setdefault(name, {})[split] = _score(rows, depth, name, split)
+    progress.done()
     return scores
 
 

@@ -54,6 +54,17 @@ def read(file: Path) -> str:
     return content
 
 
+def unseen(file: Path, seed: int) -> str:
+    """The text of a tree's file; raises `LabError` if it is none, or was trained on the drives of this seed."""
+    content = read(file)
+    trained = json.loads(content).get("trained")
+    seeds = trained.get("seeds") if isinstance(trained, dict) else None
+    if isinstance(seeds, list) and seed in seeds:
+        cause = f"it was trained on the drives of seed {seed}, on which it would seem better than it is"
+        raise unreadable(file, cause, "name another seed with --seed")
+    return content
+
+
 def nodes(model: Any, features: Sequence[str]) -> list[Node]:  # noqa: ANN401
     """The nodes of a fitted `DecisionTreeClassifier` whose classes are 0 and 1 (`a` first)."""
     tree, ones = model.tree_, list(model.classes_).index(1)

@@ -10,7 +10,7 @@ from crosslane_lab.pages.made_by import made_by
 from crosslane_lab.render.markdown import table
 from crosslane_lab.runs.catalog import COST, LEAST_COST, MISSED
 from crosslane_lab.runs.folder import Run, RunFolder
-from crosslane_lab.runs.frame import Spread, spread
+from crosslane_lab.runs.frame import Spread, spread, stats
 
 OURS, OVER_MPTCP, THEIRS = "deadline", "deadline-mptcp", "mp-dpa"
 MAX_ABOVE_OPTIMUM = 0.02
@@ -85,7 +85,7 @@ class Case:
 
 
 def cases(folders: Sequence[RunFolder]) -> list[Case]:
-    """The cases in the folders, by name and engine; raises `LabError` for other traffic."""
+    """The cases in the folders, by name and engine; raises `LabError` for other traffic or a run given twice."""
     found: dict[tuple[str, str], Case] = {}
     for folder in folders:
         expensive_path = folder.scenario.expensive_path
@@ -94,6 +94,10 @@ def cases(folders: Sequence[RunFolder]) -> list[Case]:
             raise unreadable(folder.path, "its traffic has no deadlines, or it has no expensive path", remedy)
         key = (folder.name, folder.engine)
         before = found[key].runs if key in found else ()
+        known = {(run.strategy, run.seed) for run in before}
+        if again := next((run for run in folder.runs if (run.strategy, run.seed) in known), None):
+            cause = f"another folder has `{again.strategy}` with seed {again.seed} of {folder.name}, too"
+            raise unreadable(folder.path, cause, "give each run once")
         found[key] = Case(folder.name, folder.engine, expensive_path, (*before, *folder.runs))
     return [found[key] for key in sorted(found)]
 
@@ -169,7 +173,7 @@ def _overheads(case: Case) -> Iterator[str]:
 
 
 def _cost(case: Case) -> str:
-    ratios = sorted(
-        run.metrics[COST] / run.metrics[LEAST_COST] for run in case.of(OURS) if run.metrics.get(LEAST_COST)
+    ratios = stats(
+        [run.metrics[COST] / run.metrics[LEAST_COST] for run in case.of(OURS) if run.metrics.get(LEAST_COST)]
     )
-    return f"{ratios[len(ratios) // 2]:.2f}" if ratios else "–"
+    return f"{ratios.median:.2f}" if ratios else "–"

@@ -11,7 +11,7 @@ from crosslane_lab.render.markdown import number, spread_text, table, were
 from crosslane_lab.render.svg import png
 from crosslane_lab.report.page import flat
 from crosslane_lab.runs.catalog import GAP, GOODPUT, HANDOVER_DELAY, RECOVERY, WORST_DELAY, describe, in_order
-from crosslane_lab.runs.folder import RunFolder
+from crosslane_lab.runs.folder import RunFolder, by_scenario
 from crosslane_lab.runs.frame import spread, worst
 
 MIN_SEEDS_FOR_QUANTILES = 50
@@ -24,7 +24,11 @@ _BASELINES = ("kernel", "kernel-tuned")
 
 
 def write(folders: list[RunFolder], out: Path) -> list[Path]:
-    """Write the page, and next to it the pictures of distributions; returns the files written."""
+    """Write the page, and next to it the pictures of distributions; returns the files written.
+
+    Raises `LabError` if a scenario is given twice.
+    """
+    by_scenario(folders)
     pictures = [(out.parent / picture(folder), folder) for folder in folders if is_distribution(folder)]
     for file, folder in pictures:
         write_file(file, png(distribution.draw(folder)))

@@ -10,7 +10,7 @@ from crosslane_lab.pages.command import add_page
 from crosslane_lab.pages.made_by import made_by
 from crosslane_lab.render.markdown import number, spread_text, table
 from crosslane_lab.runs.catalog import DELIVERED, GAP, GOODPUT, READ_GAP, WORST_DELAY
-from crosslane_lab.runs.folder import Run, RunFolder
+from crosslane_lab.runs.folder import Run, RunFolder, by_scenario
 from crosslane_lab.runs.frame import Spread, stats
 
 OURS, BOUND = "threshold", "oracle"
@@ -20,7 +20,6 @@ SETTLE_S, END_S = 2, 50
 """Seconds of the drive past fading units that count."""
 GONE_S = 50
 """When the first unit of Torrinhas et al. is gone."""
-PERIODS_MS = {"each 100 ms": 100, "each second": 1000}
 Read = Callable[[RunFolder, str], Spread | None]
 
 
@@ -173,9 +172,10 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 def page(folders: Sequence[RunFolder]) -> str:
     """The page as Markdown, a function of the folders only."""
+    given = by_scenario(folders)
     driven = [folder for folder in folders if folder.engine == "kernel"]
     folders = [folder for folder in folders if folder.engine != "kernel"]
-    by_name = {folder.name: folder for folder in folders}
+    by_name = {name: folder for (name, engine), folder in given.items() if engine != "kernel"}
     rows = [target.row(by_name[target.scenario]) for target in TARGETS if target.scenario in by_name]
     reached = sum(row[-1] == "reached" for row in rows)
     lines = [

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from crosslane_lab.errors import unreadable
 from crosslane_lab.output import write_file
+from crosslane_lab.pages.made_by import made_by
 from crosslane_lab.pairs import page
 from crosslane_lab.pairs.draw import Lot
 from crosslane_lab.papers.frame import Results
@@ -44,11 +45,11 @@ def _act(given: argparse.Namespace) -> None:
         raise unreadable("the draws", "there is nothing to run", remedy)
     simulated = [comparison for lot in lots for comparison in lot.plan()]
     driven = [comparison for lot in lots if lot.paths == 2 for comparison in lot.drives(given.drive)]
-    Runner(given.program, given.runs, parallel=given.jobs).run(simulated)
-    Runner(given.program, given.runs).run(driven)
-    frame = page.rows(Results(given.runs, tuple(each.name for each in simulated + driven)))
+    Runner(given.program, given.runs, parallel=given.jobs).run(simulated + driven)
+    results = Results(given.runs, tuple(each.name for each in simulated + driven))
+    frame = page.rows(results)
     out = given.out or given.runs / "tunnel-pairs.md"
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_file(out, "\n".join(page.page(frame, lots)) + "\n")
+    write_file(out, "\n".join([*page.page(frame, lots), "", made_by(results.folders.values())]) + "\n")
     write_file(out.with_suffix(".csv"), frame.write_csv())
     print(out, out.with_suffix(".csv"), sep="\n")

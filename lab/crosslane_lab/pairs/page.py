@@ -1,6 +1,7 @@
 """The page of `crosslane-lab tunnel-pairs`: strategies compared with the better path alone, over the draws."""
 
 from collections.abc import Iterator
+from math import inf
 from typing import Any
 
 import polars as pl
@@ -8,6 +9,8 @@ import polars as pl
 from crosslane_lab.pairs.draw import TRAFFIC, Lot
 from crosslane_lab.papers.frame import Results
 from crosslane_lab.render.markdown import table
+from crosslane_lab.runs.catalog import GOODPUT
+from crosslane_lab.runs.frame import metric
 
 HEADERS = 0.953
 """Share of a path's rate that the headers of the encrypted tunnel leave."""
@@ -19,15 +22,15 @@ NEAR = 0.1
 
 def rows(results: Results) -> pl.DataFrame:
     """A row per run: lot, traffic, draw, paths, strategy, goodput in Mbit/s and p99 of the delay in ms."""
-    parts = pl.col("run").str.split("/")
-    return results.frame.select(
+    parts, frame = pl.col("run").str.split("/"), results.frame
+    return frame.select(
         lot=parts.list.get(0),
         traffic=parts.list.get(1),
         draw=parts.list.get(2).cast(pl.Int64),
         paths=parts.list.get(3),
         strategy="strategy",
-        goodput_mbit_s="goodput_mbit_s",
-        p99_ms="delivery_delay_ms.p99",
+        goodput_mbit_s=metric(frame, GOODPUT),
+        p99_ms=metric(frame, "delivery_delay_ms.p99"),
     )
 
 
@@ -51,27 +54,32 @@ def compared(frame: pl.DataFrame) -> pl.DataFrame:
 
     `value` is goodput as a share of the better path's, for a tunnel without its headers; of messages the p99 less
     the better path's, in ms. `of_kernel` is the same relative to `kernel`. Strategy `tunnel-pair` is the better
-    `tunnel` over a pair of a triple.
+    `tunnel` over a pair of a triple. A run that delivered nothing has a goodput of 0, or an endless delay, and is
+    left out if no path alone delivered anything either.
     """
     is_bulk = not frame["traffic"].is_in(["messages"]).any()
-    metric = pl.col("goodput_mbit_s" if is_bulk else "p99_ms")
-    best = metric.max() if is_bulk else metric.min()
-    whole = frame.filter(pl.col("paths").str.len_chars() == frame["paths"].str.len_chars().max())
+    frame = frame.with_columns(
+        ours=pl.col("goodput_mbit_s").fill_null(0.0) if is_bulk else pl.col("p99_ms").fill_null(inf)
+    )
+    ours = pl.col("ours")
+    best = ours.max() if is_bulk else ours.min()
+    is_whole = pl.col("paths").str.len_chars() == frame["paths"].str.len_chars().max()
+    whole = frame.filter(is_whole)
     is_single = pl.col("strategy").str.starts_with("single-")
     better = whole.filter(is_single).group_by("draw").agg(better=best)
-    kernel = whole.filter(pl.col("strategy") == "kernel").select("draw", kernel=metric)
-    parts = frame.join(whole, on=frame.columns, how="anti").group_by("draw").agg(best)
-    pairs = parts.select("draw", pl.lit("tunnel-pair").alias("strategy"), metric)
-    others = pl.concat([whole.filter(~is_single).select("draw", "strategy", metric), pairs])
+    kernel = whole.filter(pl.col("strategy") == "kernel").select("draw", kernel="ours")
+    parts = frame.filter(~is_whole).group_by("draw", maintain_order=True).agg(best)
+    pairs = parts.select("draw", pl.lit("tunnel-pair").alias("strategy"), "ours")
+    others = pl.concat([whole.filter(~is_single).select("draw", "strategy", "ours"), pairs])
     headers = pl.when(pl.col("strategy").str.starts_with("tunnel")).then(HEADERS).otherwise(1.0)
 
     def relative(to: str) -> pl.Expr:
-        return metric / (pl.col(to) * headers) if is_bulk else metric - pl.col(to)
+        return (ours / (pl.col(to) * headers) if is_bulk else ours - pl.col(to)).fill_nan(None)
 
-    joined = others.join(better, on="draw").join(kernel, on="draw")
+    joined = others.join(better, on="draw", maintain_order="left").join(kernel, on="draw", maintain_order="left")
     return joined.select(
-        "draw", "strategy", ours=metric, better="better", value=relative("better"), of_kernel=relative("kernel")
-    )
+        "draw", "strategy", "ours", "better", value=relative("better"), of_kernel=relative("kernel")
+    ).drop_nulls("value")
 
 
 def _distribution(frame: pl.DataFrame, traffic: str) -> Iterator[str]:
@@ -109,7 +117,11 @@ def _cells(row: dict[str, Any], digits: int) -> list[str]:
 
 def _worst(frame: pl.DataFrame, traffic: str, lot: Lot) -> Iterator[str]:
     is_bulk, draws = traffic != "messages", lot.draws()
-    of = frame.filter(pl.col("strategy") == "tunnel").sort("value", descending=not is_bulk).head(WORST)
+    of = (
+        frame.filter(pl.col("strategy") == "tunnel")
+        .sort("value", "draw", descending=[not is_bulk, False])
+        .head(WORST)
+    )
     unit = "Mbit/s" if is_bulk else "p99 in ms"
     cells = (
         [

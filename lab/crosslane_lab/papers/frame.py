@@ -188,8 +188,8 @@ class Paper:
     """Makes what the plan needs, as a model that earlier runs train."""
     figures: Sequence[str] = ()
     """What may be named besides the places of claims."""
-    parallel: int = 1
-    """Comparisons that run at once."""
+    parallel: int = 0
+    """Simulations that run at once; 0: of one comparison after another, as many as the program chooses."""
 
 
 def reproduce(paper: Paper, options: Options, draw_only: bool = False) -> list[Path]:

@@ -4,6 +4,7 @@
 as lazy polars frames whose columns have the documented types.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -199,6 +200,17 @@ class RunFolder:
     def invalid(self) -> list[Run]:
         """The runs excluded from all medians."""
         return [r for r in self.runs if not r.valid]
+
+
+def by_scenario(folders: Iterable[RunFolder]) -> dict[tuple[str, str], RunFolder]:
+    """Run folders by scenario and engine; raises `LabError` for two of the same, of which one would be lost."""
+    found: dict[tuple[str, str], RunFolder] = {}
+    for folder in folders:
+        first = found.setdefault((folder.name, folder.engine), folder)
+        if first is not folder:
+            cause = f"{first.path} has {folder.name} on the same engine ({folder.engine})"
+            raise unreadable(folder.path, cause, "give one of them")
+    return found
 
 
 class _Getter:

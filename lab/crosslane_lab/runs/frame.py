@@ -38,7 +38,15 @@ def frame(folders: Mapping[str, RunFolder]) -> pl.DataFrame:
         for strategy in folder.strategies
         for run in folder.valid_runs(strategy)
     ]
-    return pl.DataFrame(rows, infer_schema_length=None)
+    return pl.DataFrame(rows, None if rows else _KEYS, infer_schema_length=None)
+
+
+_KEYS = {"run": pl.String, "strategy": pl.String, "seed": pl.Int64}
+
+
+def metric(frame: pl.DataFrame, name: str) -> pl.Expr:
+    """A metric of a frame of runs; null if no run has it."""
+    return pl.col(name) if name in frame.columns else pl.lit(None, pl.Float64).alias(name)
 
 
 def worst(runs: list[Run], metric: str) -> float | None:

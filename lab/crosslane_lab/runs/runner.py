@@ -11,17 +11,19 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
-from crosslane_lab.errors import LabError, unreadable
+from crosslane_lab.errors import LabError, first_line, unreadable
 from crosslane_lab.output import write_file
 from crosslane_lab.progress import Progress
 from crosslane_lab.runs.tables import is_whole
 
 _OTHER_FILE = re.compile(r'"((?:\.\./)+[^"]*)"')
 """A file that a scenario names relative to its own folder."""
-_SUMMARY = "summary.json"
+_NAMED_FILE = re.compile(r'"(data:)?([^"#\s]+\.\w+)(?:#[^"]*)?"')
+"""A file that a scenario names: a recording, a trace or a tree."""
+_SUMMARY, _MADE_FROM = "summary.json", "made-from.json"
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,11 @@ class Comparison:
     seeds: str = "1"
     engine: str = "simulator"
     keep: tuple[str, ...] = ()
+
+    @property
+    def is_drive(self) -> bool:
+        """Whether it is on the kernel."""
+        return self.engine == "kernel"
 
 
 def default_program() -> Path:
@@ -56,12 +63,16 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Runner:
-    """The program, and the folder below which the run folders are; `data` is passed on to the program."""
+    """The program, and the folder below which the run folders are; `data` is passed on to the program.
+
+    So many simulations run at once as `parallel` says; 0: one comparison after another, each with as many as the
+    program chooses. Drives on the kernel, which share its processors, are never at once.
+    """
 
     program: Path | str
     root: Path
     data: Path | None = None
-    parallel: int = 1
+    parallel: int = 0
 
     @cached_property
     def version(self) -> str:
@@ -87,16 +98,18 @@ class Runner:
                 check=False,
             )
         except OSError as error:
-            cause = error.strerror or str(error)
             remedy = "`make build`, or name it with --program"
-            raise LabError(f"while starting {self.program}: {cause}; {remedy}") from error
+            raise LabError(f"while starting {self.program}: {first_line(error)}; {remedy}") from error
         if done.returncode:
-            lines = (done.stderr or "").strip().splitlines() or ["it failed; see its message above"]
+            failed = (
+                "it failed; see its message above" if show_messages else f"exit code {done.returncode}, no message"
+            )
+            lines = (done.stderr or "").strip().splitlines() or [failed]
             raise LabError(f"while {activity}: {lines[-1]}")
         return done.stdout
 
     def run(self, comparisons: Iterable[Comparison]) -> None:
-        """Run what is missing or stale."""
+        """Run what is missing or stale, drives on the kernel last."""
         missing = [comparison for comparison in comparisons if not self.is_current(comparison)]
         progress, done = Progress(), 0
 
@@ -107,38 +120,59 @@ class Runner:
             self._run(comparison)
 
         try:
-            with ThreadPoolExecutor(self.parallel) as pool:
-                list(pool.map(run_one, missing))
+            with ThreadPoolExecutor(max(self.parallel, 1)) as pool:
+                list(pool.map(run_one, (each for each in missing if not each.is_drive)))
+            for each in missing:
+                if each.is_drive:
+                    run_one(each)
         finally:
             progress.done()
 
     def is_current(self, comparison: Comparison) -> bool:
-        """Whether the run folder is of this scenario, engine, strategies, seeds and program, and complete.
+        """Whether the run folder is of this scenario, its files, engine, strategies, seeds and program, and whole.
 
-        It is not complete if a record was cut.
+        It is not whole if a record was cut or is gone.
         """
         folder = self.root / comparison.name
         try:
             summary = json.loads((folder / _SUMMARY).read_text(encoding="utf-8"))
-            made = (folder / "made-from.json").read_text(encoding="utf-8")
+            made = json.loads((folder / _MADE_FROM).read_text(encoding="utf-8"))
+            kept = all((folder / record).is_file() for record in made.pop("records", ()))
             whole = all(is_whole(record) for record in folder.glob("runs/*/*.arrow"))
             interrupted = summary.get("interrupted")
-        except (OSError, ValueError, AttributeError):
+        except (OSError, ValueError, AttributeError, TypeError):
             return False
-        return whole and not interrupted and made == self._made_from(comparison)
+        return kept and whole and not interrupted and made == self._made_from(comparison)
 
-    def _made_from(self, comparison: Comparison) -> str:
-        return json.dumps({"program": self.version} | vars(comparison), indent=1)
+    def _made_from(self, comparison: Comparison) -> dict[str, object]:
+        """What a run folder depends on, as it is read from JSON."""
+        made = {"program": self.version} | vars(comparison)
+        files = self._files(comparison)
+        return json.loads(json.dumps(made | {"files": files} if files else made))
+
+    def _files(self, comparison: Comparison) -> dict[str, str]:
+        """Digests of the files that the scenario names, as far as they exist."""
+        folder = self._scenario_file(comparison).parent
+        found: dict[str, str] = {}
+        for of_data, name in _NAMED_FILE.findall(comparison.scenario):
+            file = (self.data or Path() if of_data else folder) / name
+            if file.is_file():
+                state = file.stat()
+                found[f"{of_data}{name}"] = _digest(file, state.st_mtime_ns, state.st_size)
+        return found
+
+    def _scenario_file(self, comparison: Comparison) -> Path:
+        return self.root / "scenarios" / f"{comparison.name}.toml"
 
     def _run(self, comparison: Comparison) -> None:
-        folder, drives = self.root / comparison.name, comparison.engine == "kernel"
-        file = self.root / "scenarios" / f"{comparison.name}.toml"
+        folder, drives = self.root / comparison.name, comparison.is_drive
+        file, made = self._scenario_file(comparison), self._made_from(comparison)
         file.parent.mkdir(parents=True, exist_ok=True)
         write_file(file, comparison.scenario)
         shutil.rmtree(folder, ignore_errors=True)
         which = "windows" if "windows" in comparison.keep else "all" if comparison.keep else "none"
         records = [] if drives else ["--records", which]
-        records += ["--jobs", "1"] if drives or self.parallel > 1 else []
+        records += ["--jobs", "1"] if drives or self.parallel else []
         arguments = ["--strategy", ",".join(comparison.strategies), "--seed", comparison.seeds, *records]
         arguments += ["--data", str(self.data)] if self.data else []
         command = "drive" if drives else "simulate"
@@ -146,7 +180,15 @@ class Runner:
         for record in folder.glob("runs/*/*"):
             if record.stem not in comparison.keep and not drives:
                 record.unlink()
-        write_file(folder / "made-from.json", self._made_from(comparison))
+        kept = sorted(record for record in folder.glob("runs/*/*") if record.stem in comparison.keep)
+        made["records"] = [record.relative_to(folder).as_posix() for record in kept]
+        write_file(folder / _MADE_FROM, json.dumps(made, indent=1))
+
+
+@cache
+def _digest(file: Path, mtime_ns: int, size: int) -> str:
+    """The digest of a file's content, which is read again after a change of its time or size."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def scenario(file: Path, edits: Mapping[str, str] | None = None, more: str = "") -> str:
@@ -158,8 +200,9 @@ def scenario(file: Path, edits: Mapping[str, str] | None = None, more: str = "")
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
-        cause = error.strerror or str(error)
-        raise unreadable(file, cause, "name the folder of scenarios of the project with --scenarios") from error
+        raise unreadable(
+            file, first_line(error), "name the folder of scenarios of the project with --scenarios"
+        ) from error
     for key, value in (edits or {}).items():
         first_only = int(key in ("name", "duration_s"))
         text, count = re.subn(rf"^{key} = [^#\n]*", f"{key} = {value} ", text, count=first_only, flags=re.M)

@@ -9,6 +9,8 @@ import polars as pl
 
 from crosslane_lab.papers.frame import Options, Results
 from crosslane_lab.papers.roads.campaign import OPERATORS, QUICK_EVERY, Drive, drives
+from crosslane_lab.runs.catalog import GOODPUT, MISSED
+from crosslane_lab.runs.frame import metric
 from crosslane_lab.runs.runner import Comparison
 
 PERIOD_S, DEADLINE_S = 0.04, 0.15
@@ -112,14 +114,16 @@ def _row(results: Results, name: str) -> pl.DataFrame:
         rate=pl.lit(rate),
         place=pl.lit(place),
         strategy="strategy",
-        missed="deadline.missed_share",
+        missed=MISSED,
         undroppable="deadline.undroppable_missed_share",
-        mbit_s=pl.col("goodput_mbit_s").fill_null(0.0),
-        overhead=pl.col("overhead_share"),
+        mbit_s=metric(frame, GOODPUT).fill_null(0.0),
+        overhead=metric(frame, "overhead_share"),
     )
 
 
 def alone(frame: pl.DataFrame, strategy: str) -> pl.DataFrame:
-    """Of a strategy over one operator the better one of each drive and rate: the one that misses fewer."""
+    """Of a strategy the operator that misses fewer, or the first by name, of each drive and rate."""
     single = frame.filter((pl.col("place") != BOTH) & (pl.col("strategy") == strategy))
-    return single.sort("missed").group_by("drive", "rate", maintain_order=True).first()
+    return (
+        single.sort("missed", "place", maintain_order=True).group_by("drive", "rate", maintain_order=True).first()
+    )

@@ -13,6 +13,7 @@ import polars as pl
 from crosslane_lab import columns
 from crosslane_lab.errors import first_line, unreadable
 from crosslane_lab.papers.frame import Options, Results
+from crosslane_lab.runs.frame import metric
 from crosslane_lab.runs.runner import Comparison
 
 NAMES = {"verizon": "Verizon", "att": "AT&T", "tmobile": "T-Mobile"}
@@ -183,10 +184,6 @@ def rows(results: Results) -> pl.DataFrame:
         "overhead": "overhead_share",
     }
     frame = results.frame
-    metrics = [
-        (pl.col(metric) if metric in frame.columns else pl.lit(None, pl.Float64)).alias(short)
-        for short, metric in wanted.items()
-    ]
     parts = pl.col("run").str.split("/")
     place = parts.list.last().str.split("@")
     return frame.select(
@@ -194,7 +191,7 @@ def rows(results: Results) -> pl.DataFrame:
         place.list.last().alias("operators"),
         parts.list.get(-2).alias("traffic"),
         "strategy",
-        *metrics,
+        *(metric(frame, name).alias(short) for short, name in wanted.items()),
     )
 
 

@@ -63,7 +63,8 @@ def _ratios(frame: pl.DataFrame) -> Iterator[str]:
         twice = late.get((operators, ALL_TWICE))
         yield DASH if twice is None else f"{twice * 100:.2f}"
         for name, most in TARGETS.items():
-            ratio = late.get((operators, name), 0.0) / twice if twice else None
+            ours = late.get((operators, name))
+            ratio = ours / twice if twice and ours is not None else None
             text = DASH if ratio is None else f"{ratio:.2f}"
             yield f"**{text}**" if ratio and ratio > most else text
 

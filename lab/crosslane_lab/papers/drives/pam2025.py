@@ -9,6 +9,8 @@ from crosslane_lab.papers.drives.campaign import FIRST_TRAFFIC, MODES, QUICK_EVE
 from crosslane_lab.papers.frame import DASH, Options, Results, filled, write_page
 from crosslane_lab.papers.roads.campaign import OPERATORS, TUNED_EVERY, Drive, drives
 from crosslane_lab.render.markdown import table
+from crosslane_lab.runs.catalog import COPIES, DELIVERED, LATE, WORST_DELAY
+from crosslane_lab.runs.frame import metric
 from crosslane_lab.runs.runner import Comparison
 
 FOLDERS = {"pam2025": "uplink", "pam2025-down": "downlink"}
@@ -98,16 +100,19 @@ def rows(results: Results) -> pl.DataFrame:
     """A row per drive, preferred operator, mode and strategy."""
     parts = pl.col("run").str.split("/")
     place = parts.list.last().str.split("@")
+    wanted = {
+        "late": LATE,
+        "messages": "messages.sent",
+        "worst_ms": WORST_DELAY,
+        "copied_bytes": COPIES,
+        "delivered_bytes": DELIVERED,
+    }
     return results.frame.select(
         place.list.first().alias("drive"),
         place.list.last().alias("preferred"),
         parts.list.get(-2).alias("mode"),
         "strategy",
-        late="late_share",
-        messages="messages.sent",
-        worst_ms="delivery_delay_ms.max",
-        copied_bytes="copied_bytes",
-        delivered_bytes="delivered_bytes",
+        *(metric(results.frame, name).alias(short) for short, name in wanted.items()),
     )
 
 
@@ -117,7 +122,7 @@ def pooled(frame: pl.DataFrame) -> pl.DataFrame:
     kernel = frame.filter(pl.col("strategy") == "kernel").select(*keys, kernel_ms="worst_ms")
     worst, messages = pl.col("worst_ms"), pl.col("messages")
     return (
-        frame.join(kernel, on=keys)
+        frame.join(kernel, on=keys, maintain_order="left")
         .group_by("mode", "strategy", maintain_order=True)
         .agg(
             drives=pl.len(),

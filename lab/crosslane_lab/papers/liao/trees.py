@@ -54,7 +54,7 @@ def make(folder: Path, frame: pl.DataFrame, of_tunnel: pl.DataFrame, progress: P
     for place, (name, kind) in enumerate(KINDS.items(), 1):
         made_from = json.dumps({"rows": digests[kind.in_tunnel], "depth": DEPTH, "kind": vars(kind)})
         scores = folder / f"{name}-scores.json"
-        if _is_made(scores, made_from):
+        if (folder / f"{name}.json").is_file() and _is_made(scores, made_from):
             continue
         progress(f"training {name} ({place} of {len(KINDS)})")
         found, text = _train(frames[kind.in_tunnel], folder, kind)

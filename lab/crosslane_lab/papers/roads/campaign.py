@@ -6,7 +6,7 @@ the other operator costs five times as much.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +15,9 @@ import polars as pl
 
 from crosslane_lab.errors import unreadable
 from crosslane_lab.papers.frame import Options, Results
+from crosslane_lab.runs.catalog import COST, LEAST_COST, MISSED
 from crosslane_lab.runs.folder import Run
+from crosslane_lab.runs.frame import metric
 from crosslane_lab.runs.runner import Comparison, Runner
 
 OPERATORS = ("att", "verizon")
@@ -237,6 +239,17 @@ def plan(options: Options) -> list[Comparison]:
     ]
 
 
+def tuned_on(names: Iterable[str]) -> list[str]:
+    """The drives that parameters were chosen on, of those of the comparisons, also if a drive has no valid run."""
+    return list(dict.fromkeys(_drive_and_load(name)[0] for name in names))[::TUNED_EVERY]
+
+
+def _drive_and_load(name: str) -> tuple[str, int]:
+    """The drive and load of a comparison."""
+    drive, load = name.split("/")[-1].rsplit("-", 1)
+    return drive, int(load)
+
+
 def rows(results: Results) -> pl.DataFrame:
     """A row per drive, load and strategy."""
     parts = [_row(results, name) for name in results.names]
@@ -244,26 +257,22 @@ def rows(results: Results) -> pl.DataFrame:
 
 
 def _row(results: Results, name: str) -> pl.DataFrame:
-    drive, load = name.split("/")[-1].rsplit("-", 1)
+    drive, load = _drive_and_load(name)
     scenario = results.folders[name].scenario
     expensive = f"path.{scenario.expensive_path}"
     frame = results.frame.filter(pl.col("run") == name)
-
-    def metric(name: str) -> pl.Expr:
-        return pl.col(name) if name in frame.columns else pl.lit(None, pl.Float64)
-
     return frame.select(
         drive=pl.lit(drive),
-        load=pl.lit(int(load)),
+        load=pl.lit(load),
         objects=pl.lit(scenario.objects),
         strategy="strategy",
-        missed=metric("deadline.missed_share"),
-        share=metric(f"{expensive}.share").fill_null(0.0),
-        share_optimum=metric(f"{expensive}.share_optimum").fill_null(0.0),
-        cost=metric("cost"),
-        cost_optimum=metric("cost_optimum"),
-        switches=metric("handover.count"),
-    ).join(_predictions(results, name), on="strategy", how="left")
+        missed=metric(frame, MISSED),
+        share=metric(frame, f"{expensive}.share").fill_null(0.0),
+        share_optimum=metric(frame, f"{expensive}.share_optimum").fill_null(0.0),
+        cost=metric(frame, COST),
+        cost_optimum=metric(frame, LEAST_COST),
+        switches=metric(frame, "handover.count"),
+    ).join(_predictions(results, name), on="strategy", how="left", maintain_order="left")
 
 
 def _predictions(results: Results, name: str) -> pl.DataFrame:

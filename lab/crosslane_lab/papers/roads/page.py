@@ -1,6 +1,6 @@
 """The page of `crosslane-lab reproduce roads`: a table per load, the targets with verdicts, a figure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ from crosslane_lab.papers.roads.campaign import (
     CONGESTIONS,
     LOADS,
     OURS,
-    TUNED_EVERY,
     pooled,
     rows,
+    tuned_on,
 )
 from crosslane_lab.render.markdown import table
 from crosslane_lab.render.svg import png
@@ -35,14 +35,18 @@ def write(results: Results, options: Options) -> list[Path]:
     frame = rows(results)
     files = [options.out, *(options.out.with_suffix(suffix) for suffix in (".png", ".csv"))]
     congestion = (options.figures or CONGESTIONS)[0]
-    write_file(files[0], page(frame, congestion, files[1].name, options.quick))
+    write_file(files[0], page(frame, tuned_on(results.names), congestion, files[1].name, options.quick))
     write_file(files[1], png(figures.draw(frame)))
     write_file(files[2], frame.write_csv())
     return files
 
 
 def page(
-    frame: pl.DataFrame, congestion: str = CONGESTIONS[0], picture: str = "roads.png", quick: bool = False
+    frame: pl.DataFrame,
+    tuned_drives: Collection[str],
+    congestion: str = CONGESTIONS[0],
+    picture: str = "roads.png",
+    quick: bool = False,
 ) -> str:
     """The page in Markdown, a function of the rows only. With `quick` none of the drives was tuned on."""
     drives = frame["drive"].unique(maintain_order=True).to_list()
@@ -50,7 +54,7 @@ def page(
     for load in LOADS:
         lines += ["", f"**{load} %**", "", *_table(frame.filter(pl.col("load") == load))]
     lines += ["", "**All loads**", "", *_table(frame), ""]
-    tuned = pl.col("drive").is_in(drives[::TUNED_EVERY])
+    tuned = pl.col("drive").is_in(tuned_drives)
     parts = {"held out": frame} if quick else {"held out": frame.filter(~tuned), "tuned on": frame.filter(tuned)}
     found = [claim for which, part in parts.items() for claim in claims(part, which)]
     lines += _targets(Results(Path(), ()), found)
