@@ -48,3 +48,22 @@ fn a_receiver_whose_messages_cannot_be_written_stores_files() {
     assert_eq!(receiver.wait().unwrap().code(), Some(0));
     assert_eq!(fs::read(workdir.path().join("in/a.bin")).unwrap(), [1; 1000]);
 }
+
+#[test]
+fn results_that_are_not_read_hold_up_no_sender_and_no_end() {
+    let workdir = TempDir::new().unwrap();
+    let long = "n".repeat(200);
+    // Their results are more than a pipe of 64 KiB holds.
+    let names: Vec<String> = (0..150).map(|number| format!("{long}{number}")).collect();
+    names.iter().for_each(|name| fs::write(workdir.path().join(name), [1]).unwrap());
+    let (unread, results) = std::io::pipe().unwrap();
+    let options = ["--encryption", "none", "--json"];
+    let receiver = Receiver::of(workdir.path(), &options, |command| command.stdout(results).spawn().unwrap());
+    let mut arguments = vec!["send", "--encryption", "none", "--to", &receiver.address];
+    arguments.extend(names.iter().map(String::as_str));
+    let output = crosslane(workdir.path(), &arguments);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    receiver.await_message("while printing the result: its reader does not read; the receiver continues");
+    drop(receiver.end());
+    drop(unread);
+}
