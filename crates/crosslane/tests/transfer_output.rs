@@ -67,3 +67,26 @@ fn results_that_are_not_read_hold_up_no_sender_and_no_end() {
     drop(receiver.end());
     drop(unread);
 }
+
+#[test]
+fn a_sender_whose_results_are_not_read_goes_on_and_prints_them_at_its_end() {
+    let workdir = TempDir::new().unwrap();
+    let long = "n".repeat(200);
+    fs::create_dir(workdir.path().join("many")).unwrap();
+    let count = 2000;
+    (0..count).for_each(|number| fs::write(workdir.path().join(format!("many/{long}{number}")), [1]).unwrap());
+    let receiver = Receiver::start(workdir.path());
+    let mut command = Command::new(CROSSLANE);
+    command.args(["send", "--encryption", "none", "--to", &receiver.address, "many"]).current_dir(workdir.path());
+    let sender = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let stored = || fs::read_dir(workdir.path().join("in/many")).map_or(0, Iterator::count);
+    for _ in 0..2000 {
+        if stored() == count {
+            break;
+        }
+        sleep(Duration::from_millis(20));
+    }
+    assert_eq!(stored(), count);
+    let output: ProgramOutput = sender.wait_with_output().unwrap().into();
+    assert_eq!((output.code, output.stdout.lines().count()), (Some(0), count), "{}", output.stderr);
+}
