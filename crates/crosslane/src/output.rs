@@ -44,11 +44,24 @@ pub fn message(sentence: impl Display) {
 /// # Errors
 /// `WouldBlock`: nothing is written. Others: perhaps a part.
 pub fn write_promptly(to: impl AsFd, bytes: &[u8]) -> io::Result<()> {
+    write_within(READER_WAIT_MS, to, bytes)
+}
+
+/// Prints a line as [`print`], but waits for a reader that does not read for this time at most; false: nothing is printed.
+pub fn print_within(wait_ms: u16, attempt: &str, line: &str) -> Result<bool> {
+    match write_within(wait_ms, stdout().lock(), line.as_bytes()).map_err(|cause| (cause.kind(), cause)) {
+        Ok(()) | Err((ErrorKind::BrokenPipe, _)) => Ok(true),
+        Err((ErrorKind::WouldBlock, _)) => Ok(false),
+        Err((_, cause)) => Err(Error::failure(attempt, cause)),
+    }
+}
+
+fn write_within(wait_ms: u16, to: impl AsFd, bytes: &[u8]) -> io::Result<()> {
     let mut rest = bytes;
     while !rest.is_empty() {
         // A pipe that is ready has space for so much.
         let piece = &rest[..rest.len().min(libc::PIPE_BUF)];
-        let ready = poll(&mut [PollFd::new(to.as_fd(), PollFlags::POLLOUT)], PollTimeout::from(READER_WAIT_MS));
+        let ready = poll(&mut [PollFd::new(to.as_fd(), PollFlags::POLLOUT)], PollTimeout::from(wait_ms));
         let written = ready.and_then(|ready| if ready == 0 { Ok(0) } else { unistd::write(&to, piece) });
         match written {
             Ok(0) => {

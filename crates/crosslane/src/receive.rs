@@ -36,6 +36,10 @@ use places::{Places, Rejected, Reports};
 
 /// Failed greetings that are reported in 10 s; they differ, and each may name a remedy.
 const MAX_FAILED_GREETINGS: u32 = 10;
+/// Messages about objects in 10 s, of all senders.
+const MAX_OBJECT_MESSAGES: u32 = 100;
+/// Longest wait for the reader of the results, and for one that did not read the result before.
+const READER_WAIT_MS: [u16; 2] = [1000, 10];
 
 /// Options of the command.
 #[derive(clap::Args)]
@@ -86,6 +90,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         places: Places::new(),
         rejections: Reports::new(1).into(),
         failed_greetings: Reports::new(MAX_FAILED_GREETINGS).into(),
+        object_messages: Reports::new(MAX_OBJECT_MESSAGES).into(),
+        is_unread: AtomicBool::new(false),
         parts: Parts::new(&options.into),
         transfers: Mutex::default(),
         has_ended: AtomicBool::new(false),
@@ -128,6 +134,9 @@ struct Server<'a> {
     places: Places,
     rejections: Mutex<Reports>,
     failed_greetings: Mutex<Reports>,
+    object_messages: Mutex<Reports>,
+    /// The reader of the results did not read the last one.
+    is_unread: AtomicBool,
     parts: Parts,
     /// The transfers in progress: where further connections of each go.
     transfers: Mutex<BTreeMap<Sender, mpsc::Sender<Joined>>>,
@@ -228,7 +237,8 @@ impl Server<'_> {
     fn receive(&self, first: Joined, join: &mpsc::Receiver<Joined>, from: &str) {
         let mut folder = Folder::new(&self.parts, |notice| match notice {
             Notice::Resumed(name, text) => {
-                output::message(format_args!("while receiving {} from {from}: {text}", shown(&name)));
+                let sentence = format!("while receiving {} from {from}: {text}", shown(&name));
+                self.report_limited(&self.object_messages, sentence);
             }
             Notice::Ended(kept) => self.report(from, &kept),
         });
@@ -256,13 +266,19 @@ impl Server<'_> {
             Some(why) => {
                 let remainder =
                     file.map_or_else(|| "nothing was kept".into(), |file| format!("the received part is in {file}"));
-                output::message(format_args!("while receiving {name} from {from}: {why}; {remainder}"));
-                return;
+                let sentence = format!("while receiving {name} from {from}: {why}; {remainder}");
+                return self.report_limited(&self.object_messages, sentence);
             }
         };
-        if let Err(fault) = output::print("printing the result", line + "\n") {
-            output::message(format_args!("{fault}; the receiver continues"));
-        }
+        let wait_ms = READER_WAIT_MS[usize::from(self.is_unread.load(Ordering::Relaxed))];
+        let printed = output::print_within(wait_ms, "printing the result", &(line + "\n"));
+        self.is_unread.store(matches!(printed, Ok(false)), Ordering::Relaxed);
+        let fault = match printed {
+            Ok(true) => return,
+            Ok(false) => "while printing the result: its reader does not read".to_owned(),
+            Err(fault) => fault.to_string(),
+        };
+        output::message(format_args!("{fault}; the receiver continues"));
     }
 }
 

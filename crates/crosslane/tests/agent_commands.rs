@@ -310,6 +310,20 @@ fn other_users_programs_at_agents_names_hold_up_no_agent_and_no_command() {
 }
 
 #[test]
+fn another_users_program_at_the_name_of_a_missing_tunnel_holds_up_no_command() {
+    if !can_drive() {
+        return;
+    }
+    let world = World::new();
+    let squatter = squat(&world.testbed.vehicle, "crosslane/crosslane0");
+    let began = Instant::now();
+    let output = world.run(&["tunnel", "status"]);
+    assert!(output.code == Some(3) && output.sentence().contains("none runs"), "{output:?}");
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    drop(squatter);
+}
+
+#[test]
 fn root_sees_the_tunnel_of_an_agent_of_another_user() {
     if !can_drive() {
         return;

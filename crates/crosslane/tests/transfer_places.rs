@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::program::{ProgramOutput, crosslane};
 use crate::receiver::Receiver;
+use crosslane_core::transfer::multipath::frame::{self, Greeting};
 use socket2::Socket;
 use tempfile::TempDir;
 
@@ -72,4 +73,46 @@ fn a_flood_of_connections_that_greet_wrongly_has_few_messages() {
     let log = receiver.end();
     assert!(log.contains("crosslane: from 127.0.0.1:"), "{log}");
     assert!(log.lines().count() < 40, "{log}");
+}
+
+fn greet(to: &str, path: u8) -> TcpStream {
+    let mut socket = TcpStream::connect(to).unwrap();
+    socket.write_all(&Greeting { transfer: [7; 16], path }.emit()).unwrap();
+    socket
+}
+
+/// Offers files over the first connection that are all refused, and reads the receipts there.
+fn offer_refused(first: &TcpStream, count: u32) {
+    let mut reader = first.try_clone().unwrap();
+    let reading = std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+    let mut offers = Vec::new();
+    (0..count).for_each(|number| frame::offer(&mut offers, number, 10, 0, 0, "a.part"));
+    let mut writer = first;
+    writer.write_all(&offers).unwrap();
+    first.shutdown(std::net::Shutdown::Write).unwrap();
+    drop(reading.join());
+}
+
+#[test]
+fn a_sender_that_reads_no_replies_on_a_connection_loses_it_and_one_with_many_refused_files_has_few_messages() {
+    let workdir = TempDir::new().unwrap();
+    let receiver = Receiver::start(workdir.path());
+    let first = greet(&receiver.address, 0);
+    sleep(Duration::from_millis(300));
+    let unread = greet(&receiver.address, 1);
+    sleep(Duration::from_millis(300));
+    // 131 bytes of receipt for each: more than sockets hold.
+    offer_refused(&first, 100_000);
+    unread.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let (mut read, mut buffer) = (0, vec![0; 1 << 16]);
+    let ended = loop {
+        match (&unread).read(&mut buffer) {
+            Ok(0) => break Ok(()),
+            Ok(count) => read += count,
+            Err(cause) => break Err(cause.kind()),
+        }
+    };
+    assert!(ended != Err(ErrorKind::WouldBlock) && read < 10_000_000, "{ended:?} after {read} bytes");
+    let log = receiver.end();
+    assert!(log.contains("names that end in .part are reserved") && log.lines().count() < 200, "{} bytes", log.len());
 }

@@ -117,7 +117,7 @@ const KEY_FILE_FAULTS: &[(&str, &str, &str, &str)] = &[
         "while reading the private key none.key: there is no such file; `crosslane keygen --out",
     ),
     (VEHICLE, "own.key", "short.key", "while reading the private key short.key: "),
-    (VEHICLE, "own.key", ".", "while reading the private key .: it is no regular file; `crosslane keygen"),
+    (VEHICLE, "own.key", ".", "while reading the private key .: it is no regular file; name a file that"),
     (
         VEHICLE,
         "\"KEY\"",

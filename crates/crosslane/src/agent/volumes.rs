@@ -76,7 +76,7 @@ impl Volumes {
     /// Continues what the file has, if that was not done yet. Returns what is wrong with its contents, if anything.
     ///
     /// # Errors
-    /// The file cannot be read. It may have all of the volumes, so it stays as it is until then.
+    /// The file cannot be read, and may have all of the volumes, or it is no file of volumes: it stays as it is until then.
     fn load(&mut self) -> Result<Option<String>> {
         if self.is_loaded {
             return Ok(None);
@@ -92,7 +92,13 @@ impl Volumes {
                     "make it readable for the agent: until then it stays as it is, and counting begins at zero",
                 ));
             }
-            Err(Lack::Foreign(cause)) => {
+            Err(Lack::Foreign) => {
+                self.is_broken = true;
+                return Err(Error::failure(attempt, "it is another program's file, or a user's").with_remedy(
+                    "set service.volume_file to another file: this one stays as it is, and counting begins at zero",
+                ));
+            }
+            Err(Lack::Damaged(cause)) => {
                 let aside = match state::set_aside(&self.file) {
                     Ok(aside) => format!("it is {} now", aside.display()),
                     Err(cause) => format!("it cannot be renamed ({cause})"),

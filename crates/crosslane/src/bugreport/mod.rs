@@ -116,7 +116,10 @@ fn add_agent(contents: &mut Contents, agent: &RunningAgent, status: Option<&Agen
     contents.add("status.json", agent.status().and_then(|status| json_text(&status)));
     contents.add("connections.json", agent.connections().and_then(|all| json_text(&all)));
     if status.is_some_and(|status| status.tunnel.is_some() || !status.units.is_empty()) {
-        contents.add("tunnel.json", query_tunnel(&default_name(), None).and_then(|tunnels| json_text(&tunnels)));
+        contents.add(
+            "tunnel.json",
+            default_name().and_then(|name| query_tunnel(&name, None)).and_then(|tunnels| json_text(&tunnels)),
+        );
     }
 }
 

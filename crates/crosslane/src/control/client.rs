@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crosslane_core::demand::Object;
 use crosslane_core::tunnel::Mode;
+use nix::net::if_::if_nametoindex;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use socket2::{Domain, Socket, Type};
@@ -24,6 +25,8 @@ use crate::tunnel::config::interface;
 /// Exit code if no such program runs.
 pub const NO_AGENT: u8 = 3;
 
+const REMEDY: &str =
+    "start `crosslane agent` with a [tunnel] or [roadside], or name the tunnel's interface with --interface";
 /// Longest replies to a query, in bytes: 1000 vehicles with 16 paths each take less than a third of it.
 const MAX_REPLY_BYTES: u64 = 16 << 20;
 /// Longest time for an agent's reply.
@@ -133,12 +136,18 @@ enum TunnelAnswer {
 }
 
 /// The name of the agent that a user means who names no interface: that of the tunnel, or else that of the tunnels to
-/// roadside units.
-pub fn default_name() -> String {
+/// roadside units. Another user's program may listen at the former, and never answer: a tunnel has its interface.
+///
+/// # Errors
+/// Neither runs.
+pub fn default_name() -> Result<String> {
     let tunnel = interface();
     let mut listeners = Listeners::default();
     let mut has = |name: &str| listeners.user(&tunnel_name(name)).is_some();
-    if !has(&tunnel) && has(UNITS) { UNITS.into() } else { tunnel }
+    if if_nametoindex(tunnel.as_str()).is_ok() && has(&tunnel) {
+        return Ok(tunnel);
+    }
+    if has(UNITS) { Ok(UNITS.into()) } else { Err(no_agent(&querying(&tunnel), REMEDY)) }
 }
 
 /// Requests the status of the tunnel with this interface, in this network namespace, after a change of its mode if
@@ -147,14 +156,19 @@ pub fn default_name() -> String {
 /// # Errors
 /// There is no such agent, it is another user's, or it rejects the request: one error message with the remedy.
 pub fn query_tunnel(interface: &str, mode: Option<Mode>) -> Result<Tunnels> {
-    let attempt = format!("querying the agent with the tunnel {interface:?}");
-    let remedy =
-        "start `crosslane agent` with a [tunnel] or [roadside], or name the tunnel's interface with --interface";
-    let answer = query(&tunnel_name(interface), &attempt, remedy, &write_tunnel_request(mode))?;
+    let answer = query(&tunnel_name(interface), &querying(interface), REMEDY, &write_tunnel_request(mode))?;
     Ok(match answer {
         TunnelAnswer::Tunnel { tunnel, units } => Tunnels { tunnel: Some(tunnel), units },
         TunnelAnswer::Units { units } => Tunnels { tunnel: None, units },
     })
+}
+
+fn querying(interface: &str) -> String {
+    format!("querying the agent with the tunnel {interface:?}")
+}
+
+fn no_agent(attempt: &str, remedy: &str) -> Error {
+    Error::usage(attempt, "none runs in this network namespace", remedy).with_exit_code(NO_AGENT)
 }
 
 /// Requests the status of the program that listens at an abstract name.
@@ -164,9 +178,7 @@ pub fn query_tunnel(interface: &str, mode: Option<Mode>) -> Result<Tunnels> {
 pub fn query<T: DeserializeOwned>(name: &str, attempt: &str, remedy: &str, request: &[u8]) -> Result<T> {
     let stream = connect(name).map_err(|cause| match cause.kind() {
         // No interface has a name that is too long for a socket's.
-        io::ErrorKind::ConnectionRefused | io::ErrorKind::InvalidInput => {
-            Error::usage(attempt, "none runs in this network namespace", remedy).with_exit_code(NO_AGENT)
-        }
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::InvalidInput => no_agent(attempt, remedy),
         _ => Error::usage(attempt, cause, remedy),
     })?;
     // An abstract name is free to every program of the namespace.

@@ -52,7 +52,7 @@ pub fn run(command: &Command) -> Result<()> {
         Command::Mode { mode, options } => (Some(*mode), options),
     };
     let attempt = "printing the tunnel's status";
-    let interface = options.interface.clone().unwrap_or_else(default_name);
+    let interface = options.interface.clone().map_or_else(default_name, Ok)?;
     let status = query_tunnel(&interface, mode)?;
     let shown = match options.json {
         true => serde_json::to_string(&status).map_err(|cause| Error::failure(attempt, cause))? + "\n",

@@ -18,6 +18,9 @@ use crate::transfer::files::{Ending, Sent, Upload};
 use crate::transfer::multipath::sending::Path;
 use crate::transfer::source::News;
 
+const PRINTING: &str = "printing the result";
+/// Longest wait for the reader of the results during the transfer.
+const READER_WAIT_MS: u16 = 10;
 /// Time before the progress bar is shown.
 const SHOW_AFTER: Duration = Duration::from_secs(2);
 
@@ -38,6 +41,8 @@ pub(super) struct Report<'a> {
     ended_bytes: u64,
     /// A result that could not be printed: no reason to end the transfer, but one to report at its end.
     unprinted: Option<Error>,
+    /// Results for which standard output had no room: its reader must not hold up the transfer.
+    unread: String,
 }
 
 impl<'a> Report<'a> {
@@ -48,7 +53,18 @@ impl<'a> Report<'a> {
         let bar = ProgressBar::with_draw_target(Some(sizes.sum()), ProgressDrawTarget::hidden())
             .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let (open, carried) = (BTreeMap::new(), BTreeMap::new());
-        Report { options, paths, carried, clock, bar, shown: false, open, ended_bytes: 0, unprinted: None }
+        Report {
+            options,
+            paths,
+            carried,
+            clock,
+            bar,
+            shown: false,
+            open,
+            ended_bytes: 0,
+            unprinted: None,
+            unread: String::new(),
+        }
     }
 
     pub(super) fn update(&mut self, news: &News, sent: Option<&Sent>) {
@@ -83,7 +99,6 @@ impl<'a> Report<'a> {
     /// Standard output cannot be written.
     pub(super) fn finish(self, all: &[Sent]) -> Result<()> {
         self.bar.finish_and_clear();
-        let attempt = "printing the result";
         if self.options.json {
             let document = json!({
                 "schema": 1,
@@ -91,14 +106,14 @@ impl<'a> Report<'a> {
                 "paths": self.carried.iter().map(|(path, carried)| self.path_in_json(*path, *carried)).collect::<Vec<Value>>(),
                 "files": all.iter().map(in_json).collect::<Vec<Value>>(),
             });
-            return output::print(attempt, format!("{document:#}\n"));
+            return output::print(PRINTING, format!("{document:#}\n"));
         }
         if self.paths.len() > 1 {
             let carried = self.carried.iter().map(|(path, carried)| format!("{} {}", self.name(*path), carried.bytes));
             output::message(format_args!("bytes over each path: {}", carried.collect::<Vec<_>>().join(", ")));
         }
         let unfinished = all.iter().filter(|sent| sent.ending.is_none());
-        output::print(attempt, unfinished.map(|sent| line(sent) + "\n").collect::<String>())?;
+        output::print(PRINTING, self.unread + &unfinished.map(|sent| line(sent) + "\n").collect::<String>())?;
         self.unprinted.map_or(Ok(()), Err)
     }
 
@@ -106,8 +121,14 @@ impl<'a> Report<'a> {
         self.open.remove(&number);
         self.ended_bytes += sent.size_bytes;
         if !self.options.json {
-            let printed = self.bar.suspend(|| output::print("printing the result", line(sent) + "\n"));
-            self.unprinted = self.unprinted.take().or(printed.err());
+            let line = line(sent) + "\n";
+            let is_unread = !self.unread.is_empty();
+            let print = || if is_unread { Ok(false) } else { output::print_within(READER_WAIT_MS, PRINTING, &line) };
+            match self.bar.suspend(print) {
+                Ok(true) => {}
+                Ok(false) => self.unread += &line,
+                Err(fault) => self.unprinted = self.unprinted.take().or(Some(fault)),
+            }
         }
     }
 

@@ -13,6 +13,8 @@ use crate::text_file::open_regular;
 
 /// Version of the file.
 const VERSION: u32 = 1;
+/// How the file begins.
+const BEGIN: &[u8] = b"{\"version\":";
 /// Maximum length of the file.
 const MAX_BYTES: u64 = 1 << 20;
 
@@ -49,8 +51,10 @@ pub enum Lack {
     Absent,
     /// It cannot be read.
     Unreadable(io::Error),
-    /// It is damaged, or another file.
-    Foreign(String),
+    /// It is damaged, or of another version.
+    Damaged(String),
+    /// It is another program's, or a user's.
+    Foreign,
 }
 
 /// Reads the state for this boot of the machine.
@@ -61,15 +65,22 @@ pub fn read(file: &Path, boot_id: &str) -> Result<State, Lack> {
     let mut text = Vec::new();
     let read = open_regular(file).and_then(|opened| opened.take(MAX_BYTES).read_to_end(&mut text));
     read.map_err(|cause| if cause.kind() == ErrorKind::NotFound { Lack::Absent } else { Lack::Unreadable(cause) })?;
-    let state: State =
-        serde_json::from_slice(&text).map_err(|cause| Lack::Foreign(format!("it is damaged ({cause})")))?;
+    let state: State = serde_json::from_slice(&text).map_err(|cause| match may_be_damaged(&text) {
+        true => Lack::Damaged(format!("it is damaged ({cause})")),
+        false => Lack::Foreign,
+    })?;
     match state.version {
         VERSION => Ok(state.in_boot(boot_id)),
-        other => Err(Lack::Foreign(format!("it has version {other}, where this program has version {VERSION}"))),
+        other => Err(Lack::Damaged(format!("it has version {other}, where this program has version {VERSION}"))),
     }
 }
 
-/// Gives a file that is no state another name; returns the new one.
+/// Whether a text may be what is left of a state: cut off, followed by something else, or zeroed by a file system.
+fn may_be_damaged(text: &[u8]) -> bool {
+    text.starts_with(BEGIN) || BEGIN.starts_with(text) || text.iter().all(|byte| *byte == 0)
+}
+
+/// Gives a damaged state another name; returns the new one.
 ///
 /// # Errors
 /// It cannot be renamed.
@@ -122,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_state_is_named_and_set_aside() {
+    fn what_is_no_state_any_more_is_named_and_set_aside() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("volumes.json");
         let whole = serde_json::to_string(&State::new("a".into())).unwrap();
@@ -131,15 +142,19 @@ mod tests {
             ("", "damaged"),
             (&whole[..whole.len() / 2], "damaged"),
             ("{\"version\": 1}", "damaged"),
-            ("[[path]]\nname = \"lte\"\n", "damaged"),
+            ("\0\0\0", "damaged"),
             (newer.as_str(), "it has version 2"),
         ] {
             fs::write(&file, text).unwrap();
-            let Err(Lack::Foreign(cause)) = read(&file, "a") else { panic!("{text}") };
+            let Err(Lack::Damaged(cause)) = read(&file, "a") else { panic!("{text}") };
             assert!(cause.contains(expected), "{cause}");
             let aside = set_aside(&file).unwrap();
             assert_eq!((fs::read_to_string(aside).unwrap(), file.exists()), (text.to_owned(), false));
         }
         assert!(matches!(read(folder.path(), "a"), Err(Lack::Unreadable(_))));
+        for foreign in ["[[path]]\nname = \"lte\"\n", "{\"name\": \"lte\"}", "[]", "notes"] {
+            fs::write(&file, foreign).unwrap();
+            assert!(matches!(read(&file, "a"), Err(Lack::Foreign)), "{foreign}");
+        }
     }
 }

@@ -115,6 +115,21 @@ fn a_damaged_file_is_kept_aside_and_a_file_that_cannot_be_written_is_reported() 
 }
 
 #[test]
+fn a_file_of_another_program_stays_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agent.toml");
+    fs::write(&file, "[[path]]\n").unwrap();
+    let mut volumes = Volumes::new(&config(&file)).unwrap();
+    let fault = volumes.load().unwrap_err().to_string();
+    assert!(fault.contains(": it is another program's file, or a user's; set service.volume_file to"), "{fault}");
+    assert_eq!(check(&mut volumes, 0, 0), []);
+    assert_eq!(check(&mut volumes, 50, 10_000_000).len(), 1, "counting begins at zero");
+    volumes.finish().unwrap_err();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "[[path]]\n");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
 fn a_file_that_cannot_be_read_is_kept_and_continued_with_what_was_counted_meanwhile() {
     let folder = tempfile::tempdir().unwrap();
     let [file, hidden] = ["volumes.json", "hidden"].map(|name| folder.path().join(name));

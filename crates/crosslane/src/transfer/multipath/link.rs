@@ -95,7 +95,6 @@ impl<'a> Link<'a> {
                 Ok(Progress::Stands(mut stream)) => {
                     stream.outbox.extend(greeting.emit());
                     self.open = Some(Open { stream: *stream, replies: Replies::default() });
-                    (self.failures, self.fault) = (0, None);
                     return true;
                 }
                 Ok(Progress::Waits(attempt)) if now.since(since) < CONNECT_TIMEOUT => self.attempt = Some(*attempt),
@@ -153,6 +152,25 @@ impl<'a> Link<'a> {
         self.next_attempt = now;
     }
 
+    /// The connection leads to no receiver; true if no attempt before had failed.
+    pub(super) fn refuse(&mut self, now: Instant, fault: TransferError) -> bool {
+        let is_new = self.fault.is_none();
+        self.open = None;
+        self.failed(now, fault);
+        is_new
+    }
+
+    /// The receiver has answered; true if an attempt before had failed.
+    pub(super) fn confirm(&mut self) -> bool {
+        self.failures = 0;
+        self.fault.take().is_some()
+    }
+
+    /// Whether its connection stands, and the receiver has answered.
+    pub(super) fn is_greeted(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.instance().is_some())
+    }
+
     /// Whether nothing but failed attempts is left of it.
     pub(super) fn is_refused(&self) -> bool {
         self.open.is_none() && self.attempt.is_none() && self.failures as usize >= self.how.targets.len()
@@ -194,6 +212,11 @@ impl<'a> Link<'a> {
 }
 
 impl Open {
+    /// The receiver's instance, once it has answered; one that rejects the connection has none.
+    pub(super) fn instance(&self) -> Option<u64> {
+        self.replies.instance().filter(|instance| *instance != 0)
+    }
+
     /// The kernel's statistics; what waits here is not sent.
     pub(super) fn statistics(&self) -> io::Result<Transport> {
         let transport = connection::statistics(&self.stream.socket)?;

@@ -27,6 +27,9 @@ use nix::poll::{PollFd, PollFlags};
 pub const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes read from a connection before the receiver replies and turns to the next one.
 const TURN_BYTES: usize = 4 * READ_BYTES;
+/// Bytes of unsent replies beyond which a connection is closed: its sender does not read. It may open another one, and gets
+/// there what it has not read.
+const MAX_UNREAD: usize = 1 << 20;
 /// A receiver that has read a turn, and then nothing, rests for this time: to be woken by each packet of a fast path would
 /// cost both ends more.
 const REST: Duration = Duration::from_micros(200);
@@ -145,6 +148,9 @@ impl Receiving<'_> {
     fn exchange(&mut self, path: u8, buffer: &mut [u8]) -> Result<usize, TransferError> {
         let Some(link) = self.links.get_mut(&path) else { return Ok(0) };
         link.flush().map_err(broken)?;
+        if link.unsent() > MAX_UNREAD {
+            return Err(broken(io::Error::new(ErrorKind::TimedOut, "the sender does not read the replies")));
+        }
         if link.unsent() > MAX_UNSENT {
             return Ok(0);
         }
@@ -203,7 +209,7 @@ impl Receiving<'_> {
                 self.close(number, Outcome::Partial, String::new());
             }
             Event::Closed(receipt) => {
-                if let Some(link) = self.links.get_mut(&path) {
+                if let Some(link) = self.links.get_mut(&path).filter(|link| link.unsent() <= MAX_UNREAD) {
                     frame::receipt(&mut link.outbox, &receipt);
                 }
             }
@@ -212,7 +218,8 @@ impl Receiving<'_> {
 
     /// Says over a connection which pieces of an object are there.
     fn answer(&mut self, path: u8, number: u32) {
-        if let (Some(link), Some(pieces)) = (self.links.get_mut(&path), self.engine.arrived(number)) {
+        let link = self.links.get_mut(&path).filter(|link| link.unsent() <= MAX_UNREAD);
+        if let (Some(link), Some(pieces)) = (link, self.engine.arrived(number)) {
             frame::have(&mut link.outbox, number, pieces);
         }
     }

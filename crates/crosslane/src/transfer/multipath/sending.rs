@@ -26,6 +26,7 @@ pub use super::link::{How, Path};
 use super::{CATCH_UP_PIECES, random};
 use crate::clock::Clock;
 
+mod refusals;
 mod writing;
 
 /// So many bytes are written at a time, if the engine gives them.
@@ -94,7 +95,7 @@ struct Sending<'a> {
     instance: Option<u64>,
     next_sample: Instant,
     start: Instant,
-    /// When a connection stood last.
+    /// When the receiver's connection stood last.
     connected: Option<Instant>,
     /// For what is read.
     buffer: Vec<u8>,
@@ -189,12 +190,11 @@ impl Sending<'_> {
             let had_fault = link.fault.is_some();
             if link.advance(now, self.engine.is_silent(now, path), greeting) {
                 self.engine.open(now, path);
-                news.extend(had_fault.then_some(News::Up(path)));
             } else if let Some(fault) = link.fault.as_ref().filter(|_| !had_fault) {
                 news.push(News::Down(path, fault.to_string()));
             }
         }
-        if self.links.iter().any(|link| link.open.is_some()) {
+        if self.links.iter().any(Link::is_greeted) {
             self.connected = Some(now);
         }
         let is_refused = match self.connected {
@@ -229,7 +229,7 @@ impl Sending<'_> {
         let mut have = Vec::new();
         loop {
             let Some(open) = self.links.get_mut(path).and_then(|link| link.open.as_mut()) else { return Ok(()) };
-            let is_greeted = open.replies.instance().is_some();
+            let is_greeted = open.instance().is_some();
             let mut bytes = match open.stream.read(buffer) {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => break,
@@ -244,7 +244,16 @@ impl Sending<'_> {
                 }
             };
             let fault = |cause| TransferError::Stream { attempt: "reading receipts", cause };
-            while let Some(reply) = open.replies.take(&mut bytes).map_err(fault)? {
+            loop {
+                let reply = match open.replies.take(&mut bytes).map_err(fault) {
+                    Ok(Some(reply)) => reply,
+                    Ok(None) => break,
+                    Err(fault) if open.replies.instance().is_none() => {
+                        self.refused(now, path, fault);
+                        return Ok(());
+                    }
+                    Err(fault) => return Err(fault),
+                };
                 match reply {
                     Reply::Received(pieces) => {
                         if !self.engine.on_received(now, path, pieces) {
@@ -254,7 +263,8 @@ impl Sending<'_> {
                     }
                     Reply::Have(number, pieces) => have.push((number, pieces)),
                     Reply::Receipt(receipt) if receipt.number == frame::CONNECTION => {
-                        return Err(TransferError::Rejected { text: printable(&receipt.text) });
+                        let rejected = TransferError::Rejected { text: printable(&receipt.text) };
+                        return self.rejected(now, path, rejected);
                     }
                     Reply::Receipt(receipt) => {
                         self.engine.close_object(receipt.number);
@@ -265,7 +275,11 @@ impl Sending<'_> {
                     }
                 }
             }
-            if let Some(instance) = open.replies.instance().filter(|new| self.instance != Some(*new)) {
+            let instance = open.instance();
+            if !is_greeted && instance.is_some() && self.links.get_mut(path).is_some_and(Link::confirm) {
+                self.source.on_news(now, News::Up(path));
+            }
+            if let Some(instance) = instance.filter(|new| self.instance != Some(*new)) {
                 self.on_instance(now, instance);
             }
         }

@@ -108,6 +108,8 @@ impl PrivateKey {
         let shown = file.display();
         let attempt = || format!("reading the private key {shown}");
         let make = || format!("`crosslane keygen --out {shown}` makes one");
+        // A file that exists is never overwritten by `keygen`, and may be anything: it is not to be changed either.
+        let name_another = "name a file that `crosslane keygen --out FILE` made";
         // A pipe without a writer would block the program.
         let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(file);
         let opened = opened.map_err(|cause| match cause.kind() {
@@ -116,14 +118,15 @@ impl PrivateKey {
         })?;
         let metadata = opened.metadata().map_err(|cause| Error::failure(attempt(), cause))?;
         if !metadata.is_file() {
-            return Err(Error::usage(attempt(), "it is no regular file", make()));
+            return Err(Error::usage(attempt(), "it is no regular file", name_another));
         }
+        let text = text_of(opened).map_err(|cause| Error::usage(attempt(), cause, name_another))?;
+        let key = text.parse().map_err(|fault: KeyFault| Error::usage(attempt(), fault, name_another))?;
         if metadata.mode() & GROUP_AND_OTHERS != 0 {
             let cause = format!("group or others have access to it (mode {:04o})", metadata.mode() & 0o7777);
             return Err(Error::usage(attempt(), cause, format!("run `chmod 600 {shown}`")));
         }
-        let text = text_of(opened).map_err(|cause| Error::usage(attempt(), cause, make()))?;
-        text.parse().map_err(|fault: KeyFault| Error::usage(attempt(), fault, make()))
+        Ok(key)
     }
 
     /// Writes the key into a new file that only its owner may read.
@@ -293,9 +296,13 @@ mod tests {
         ] {
             let file = folder.path().join(name);
             fs::write(&file, text).unwrap();
-            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-            assert!(error_of(name).contains(cause), "{}", error_of(name));
-            assert!(!error_of(name).contains('\n'));
+            for mode in [0o600, 0o644] {
+                fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+                let error = error_of(name);
+                assert!(error.contains(cause) && !error.contains('\n'), "{error}");
+                let remedy = "; name a file that `crosslane keygen --out FILE` made";
+                assert!(error.ends_with(remedy), "it exists and may be another program's: {error}");
+            }
         }
     }
 
