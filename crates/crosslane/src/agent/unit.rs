@@ -156,11 +156,12 @@ impl Unit {
 
     /// While the unit serves a vehicle whose tunnel is gone, its home address is unreachable: by the default
     /// route, packets to it would return to the gateway, and come back.
-    fn end_at(&mut self, home: Ipv4Addr, serves: bool) -> Result<()> {
+    /// False if it was not and is not.
+    fn end_at(&mut self, home: Ipv4Addr, serves: bool) -> Result<bool> {
         let route = HomeRoute { to: Ipv4Net::from(home), hop: None, table: None };
         match serves {
-            true => self.wiring.replace_home_route(Owner::Agent, &route),
-            false => self.wiring.remove_home_route(Owner::Agent, &route).map(drop),
+            true => self.wiring.replace_home_route(Owner::Agent, &route).map(|()| true),
+            false => self.wiring.remove_home_route(Owner::Agent, &route),
         }
     }
 
@@ -275,7 +276,7 @@ impl Driver {
                 let unknown = unit.unknown_homes(&vehicles);
                 let gone: Vec<_> = unit.vehicles.iter().filter(|known| !vehicles.contains(known)).collect();
                 let homes: Vec<Ipv4Addr> = gone.into_iter().map(|vehicle| vehicle.home).collect();
-                let ended = homes.into_iter().try_for_each(|home| unit.end_at(home, false));
+                let ended = homes.into_iter().try_for_each(|home| unit.end_at(home, false).map(drop));
                 ended.err().iter().for_each(|fault| self.journal.fault(fault));
                 unit.vehicles.clone_from(&vehicles);
                 unit.reception.handle(now, Input::Vehicles(vehicles));
@@ -288,9 +289,11 @@ impl Driver {
             }
             Announcement::Serving { station, serves } => {
                 let vehicle = unit.vehicles.iter().find(|vehicle| vehicle.station == station);
-                let done = vehicle.map(|vehicle| vehicle.home).map_or(Ok(()), |home| unit.end_at(home, serves));
-                done.err().iter().for_each(|fault| self.journal.fault(fault));
-                self.journal.serving(station, serves);
+                match vehicle.map(|vehicle| vehicle.home).map_or(Ok(false), |home| unit.end_at(home, serves)) {
+                    Ok(false) => {}
+                    Ok(true) => self.journal.serving(station, serves),
+                    Err(fault) => self.journal.fault(&fault),
+                }
             }
             // Not for units.
             Announcement::Units(_) | Announcement::Refused { .. } | Announcement::Keepalive => {}
