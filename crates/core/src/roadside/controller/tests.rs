@@ -181,7 +181,7 @@ fn a_unit_that_is_silent_is_left_after_half_a_second() {
 }
 
 #[test]
-fn a_unit_that_comes_back_is_told_that_another_one_serves_since() {
+fn a_unit_that_connects_again_learns_that_another_one_serves_since() {
     let mut bench = Bench::new();
     bench.reports(1000, (-70.0, TUNNEL, true), (-90.0, NO_TUNNEL, false));
     bench.input(Input::Disconnected(Peer::Unit(A)));
