@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_mangen::Man;
 
 use crate::congestion_control::command as congestion_control;
 use crate::control::{agent_command, tunnel_command};
@@ -237,14 +238,27 @@ fn man(command: Option<&str>) -> Result<()> {
         })?,
     };
     let mut page = Vec::new();
-    clap_mangen::Man::new(described).render(&mut page).map_err(|cause| Error::failure(attempt, cause))?;
+    manual(described).render(&mut page).map_err(|cause| Error::failure(attempt, cause))?;
     output::print(attempt, page)
+}
+
+/// The manual page of the program or a command, at whose foot is the program's version.
+fn manual(described: clap::Command) -> Man {
+    Man::new(described).source(format!("crosslane {}", version::version()))
 }
 
 fn man_pages(folder: &Path) -> Result<()> {
     let attempt = || format!("writing manual pages into {}", folder.display());
     let failed = |cause| Error::failure(attempt(), cause).with_remedy("name a folder that exists and can be written");
-    clap_mangen::generate_to(program(), folder).map_err(failed)
+    let mut program = program().disable_help_subcommand(true);
+    program.build();
+    write_pages(&program, folder).map_err(failed)
+}
+
+fn write_pages(command: &clap::Command, folder: &Path) -> io::Result<()> {
+    let mut shown = command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set());
+    shown.try_for_each(|subcommand| write_pages(subcommand, folder))?;
+    manual(command.clone()).generate_to(folder).map(drop)
 }
 
 #[cfg(test)]

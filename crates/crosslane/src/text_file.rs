@@ -34,13 +34,25 @@ pub fn read(file: &Path) -> Result<String> {
     text_of(File::open(file)?)
 }
 
-fn text_of(file: File) -> Result<String> {
+/// The bytes of a regular file of at most 64 MiB.
+///
+/// # Errors
+/// As [`open_regular`], or it cannot be read, or is too large.
+pub fn bytes_of_regular(file: &Path) -> Result<Vec<u8>> {
+    bytes_of(open_regular(file)?)
+}
+
+fn bytes_of(file: File) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(Error::new(ErrorKind::FileTooLarge, format!("it has more than {} MiB", MAX_BYTES >> 20)));
     }
-    String::from_utf8(bytes).map_err(|fault| {
+    Ok(bytes)
+}
+
+fn text_of(file: File) -> Result<String> {
+    String::from_utf8(bytes_of(file)?).map_err(|fault| {
         let before = fault.as_bytes().iter().take(fault.utf8_error().valid_up_to());
         let line = 1 + before.filter(|&&byte| byte == b'\n').count();
         Error::new(ErrorKind::InvalidData, format!("it is not UTF-8 text, first in line {line}"))

@@ -2,7 +2,6 @@
 //! object a line (`docs/reference/records.md`).
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
@@ -13,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::durable_file::with_suffix;
+use crate::text_file;
 
 /// Version of the rows.
 const VERSION: u32 = 1;
@@ -106,7 +106,7 @@ pub fn last_number(file: &Path) -> io::Result<u64> {
 
 /// A line that was cut may end within a character.
 fn lines(file: &Path) -> io::Result<String> {
-    match fs::read(file) {
+    match text_file::bytes_of_regular(file) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Err(cause) if cause.kind() == ErrorKind::NotFound => Ok(String::new()),
         Err(cause) => Err(cause),
@@ -175,6 +175,8 @@ fn values(named: &BTreeMap<String, f32>) -> Option<Values> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::fs;
+
     use super::*;
 
     pub(crate) const TRIAL: Trial = Trial {

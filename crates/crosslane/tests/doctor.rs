@@ -192,6 +192,10 @@ fn faults_of_interfaces_addresses_and_routes_are_named() {
     world.configuration = PATHS.into();
     world.testbed.vehicle.enter(|| Wiring::open().unwrap().remove_rules(101..=101).unwrap()).unwrap();
     world.expect(2, &["route.other"]);
+    let child = world.testbed.vehicle.spawn(&mut world.command(&[])).unwrap();
+    let report = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+    let fix = "ip route add default via GATEWAY dev two metric 200, if no route leads over it";
+    assert!(report.contains(fix), "an agent that runs already does not add it: {report}");
     take_down(&world.testbed.vehicle, "two");
     world.expect(2, &["interface.down"]);
 }

@@ -48,6 +48,12 @@ fn every_command_has_a_manual_page_that_is_well_formed() {
         assert!(pages.contains(page), "{page} in {pages:?}");
     }
     assert!(!pages.iter().any(|page| page.contains("drive-run")), "a hidden command is no user's");
+    let version = format!("\"crosslane {}", env!("CARGO_PKG_VERSION"));
+    for page in &pages {
+        let text = fs::read_to_string(folder.path().join(page)).unwrap();
+        let title = text.lines().find(|line| line.starts_with(".TH ")).unwrap();
+        assert!(title.contains(&version), "{title}");
+    }
     if Command::new("man").arg("--version").output().is_err() {
         not_run("man is missing");
         return;

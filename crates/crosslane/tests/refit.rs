@@ -1,6 +1,6 @@
 //! `crosslane refit` fits the tree again to what the agent's trials have shown, and lets it run if it is better.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 use std::thread::sleep;
@@ -220,6 +220,9 @@ fn what_cannot_be_fitted_is_one_sentence_and_the_tree_stays() {
     let missing = folder(CONFIGURATION, UNSURE, &whole);
     fs::remove_file(missing.path().join("tree.json")).unwrap();
     rejected(&missing, 2, &["while reading tree ", "No such file"]);
+    let large = folder(CONFIGURATION, UNSURE, &whole);
+    File::options().write(true).open(large.path().join("trials.jsonl")).unwrap().set_len(1 << 30).unwrap();
+    rejected(&large, 2, &["while reading trials ", "it has more than 64 MiB"]);
     let full = folder(CONFIGURATION, UNSURE, &whole);
     fs::create_dir(full.path().join("tree.json.new")).unwrap();
     rejected(&full, 1, &["while writing tree ", "the running tree stays"]);

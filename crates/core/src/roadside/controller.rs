@@ -229,8 +229,10 @@ impl Controller {
         self.connected.insert(peer);
         self.introduce(peer);
         let Peer::Unit(unit) = peer else { return };
-        for (station, _) in self.vehicles.iter().filter(|(_, vehicle)| vehicle.is_served_by(unit)) {
-            self.outputs.push_back(vehicle::serving(unit, *station, true));
+        // It may have missed that another unit serves since.
+        let is_led = |vehicle: &Vehicle| vehicle.serving().is_some() || vehicle.is_served_by(unit);
+        for (station, vehicle) in self.vehicles.iter().filter(|(_, vehicle)| is_led(vehicle)) {
+            self.outputs.push_back(vehicle::serving(unit, *station, vehicle.is_served_by(unit)));
         }
     }
 

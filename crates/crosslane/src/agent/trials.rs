@@ -31,9 +31,14 @@ impl TrialStore {
     pub fn open(config: &Config, file: &Path) -> Option<TrialStore> {
         let refitting = config.strategy.as_ref()?.refitting()?;
         let store = file.parent().unwrap_or(Path::new("")).join(refitting.store_file);
-        // What cannot be read cannot be written either, and that is reported.
-        let number = trials::last_number(&store).unwrap_or_default();
         let (sink, name) = (Sink::file(&store, MAX_BYTES), store.display().to_string());
+        let number = match trials::last_number(&store) {
+            Ok(number) => number,
+            Err(cause) => {
+                output::message(format_args!("while reading trials {name}: {cause}; the agent continues without them"));
+                return None;
+            }
+        };
         let mut opened = TrialStore { sink, name, strategy: refitting.strategy, number, is_broken: false };
         // The first trial may be hours away.
         if let Err(cause) = File::options().append(true).create(true).open(&store) {
@@ -80,6 +85,10 @@ mod tests {
     use crate::durable_file::with_suffix;
     use crate::trials::tests::TRIAL;
 
+    const CONFIGURATION: &str = "[[path]]\nname = \"lte\"\nrat = \"lte\"\n[strategy]\nname = \"learned\"\ntree = \"tree.json\"\nstore = \"store\"\n";
+    const TREE: &str =
+        r#"{"format": "crosslane-tree", "version": 1, "strategy": "learned", "nodes": [{"a_first": 0.5}]}"#;
+
     #[test]
     fn a_full_disk_costs_rows_and_is_reported_once_until_there_is_space() {
         let folder = tempfile::tempdir().unwrap();
@@ -103,13 +112,25 @@ mod tests {
     }
 
     #[test]
+    fn a_store_of_any_size_or_type_neither_holds_up_the_agent_nor_takes_its_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("agent.toml");
+        fs::write(&file, CONFIGURATION).unwrap();
+        fs::write(folder.path().join("tree.json"), TREE).unwrap();
+        let (config, store) = (config::read(&file).unwrap(), folder.path().join("store"));
+        File::create(&store).unwrap().set_len(1 << 30).unwrap();
+        assert!(TrialStore::open(&config, &file).is_none(), "it could not number the rows on");
+        fs::remove_file(&store).unwrap();
+        nix::unistd::mkfifo(&store, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(TrialStore::open(&config, &file).is_none());
+    }
+
+    #[test]
     fn rows_are_numbered_on_after_a_kill_within_a_line_and_the_oldest_go() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("agent.toml");
-        let text = "[[path]]\nname = \"lte\"\nrat = \"lte\"\n[strategy]\nname = \"learned\"\ntree = \"tree.json\"\nstore = \"store\"\n";
-        fs::write(&file, text).unwrap();
-        let tree = r#"{"format": "crosslane-tree", "version": 1, "strategy": "learned", "nodes": [{"a_first": 0.5}]}"#;
-        fs::write(folder.path().join("tree.json"), tree).unwrap();
+        fs::write(&file, CONFIGURATION).unwrap();
+        fs::write(folder.path().join("tree.json"), TREE).unwrap();
         let (config, store) = (config::read(&file).unwrap(), folder.path().join("store"));
         let write = |count| {
             let mut open = TrialStore::open(&config, &file).unwrap();

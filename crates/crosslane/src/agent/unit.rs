@@ -156,11 +156,12 @@ impl Unit {
 
     /// While the unit serves a vehicle whose tunnel is gone, its home address is unreachable: by the default
     /// route, packets to it would return to the gateway, and come back.
-    fn end_at(&mut self, home: Ipv4Addr, serves: bool) -> Result<()> {
+    /// False if it was not and is not.
+    fn end_at(&mut self, home: Ipv4Addr, serves: bool) -> Result<bool> {
         let route = HomeRoute { to: Ipv4Net::from(home), hop: None, table: None };
         match serves {
-            true => self.wiring.replace_home_route(Owner::Agent, &route),
-            false => self.wiring.remove_home_route(Owner::Agent, &route).map(drop),
+            true => self.wiring.replace_home_route(Owner::Agent, &route).map(|()| true),
+            false => self.wiring.remove_home_route(Owner::Agent, &route),
         }
     }
 
@@ -192,6 +193,13 @@ impl Unit {
 fn section(config: &Config) -> Option<(&UnitSection, Ipv4Net)> {
     let section = config.unit.as_ref()?.get_ref();
     Some((section, section.net()?))
+}
+
+/// The home addresses of vehicles that a new list lacks. A vehicle with another host number stays: the controller goes on
+/// leading its home address here.
+fn gone(former: &[VehicleEntry], new: &[VehicleEntry]) -> Vec<Ipv4Addr> {
+    let stays = |known: &VehicleEntry| new.iter().any(|of| (of.station, of.home) == (known.station, known.home));
+    former.iter().filter(|known| !stays(known)).map(|known| known.home).collect()
 }
 
 /// Only what arrives through the tunnels' interface: elsewhere anybody could send a hello.
@@ -273,9 +281,8 @@ impl Driver {
         match announcement {
             Announcement::Vehicles(vehicles) => {
                 let unknown = unit.unknown_homes(&vehicles);
-                let gone: Vec<_> = unit.vehicles.iter().filter(|known| !vehicles.contains(known)).collect();
-                let homes: Vec<Ipv4Addr> = gone.into_iter().map(|vehicle| vehicle.home).collect();
-                let ended = homes.into_iter().try_for_each(|home| unit.end_at(home, false));
+                let ended =
+                    gone(&unit.vehicles, &vehicles).into_iter().try_for_each(|home| unit.end_at(home, false).map(drop));
                 ended.err().iter().for_each(|fault| self.journal.fault(fault));
                 unit.vehicles.clone_from(&vehicles);
                 unit.reception.handle(now, Input::Vehicles(vehicles));
@@ -288,9 +295,11 @@ impl Driver {
             }
             Announcement::Serving { station, serves } => {
                 let vehicle = unit.vehicles.iter().find(|vehicle| vehicle.station == station);
-                let done = vehicle.map(|vehicle| vehicle.home).map_or(Ok(()), |home| unit.end_at(home, serves));
-                done.err().iter().for_each(|fault| self.journal.fault(fault));
-                self.journal.serving(station, serves);
+                match vehicle.map(|vehicle| vehicle.home).map_or(Ok(false), |home| unit.end_at(home, serves)) {
+                    Ok(false) => {}
+                    Ok(true) => self.journal.serving(station, serves),
+                    Err(fault) => self.journal.fault(&fault),
+                }
             }
             // Not for units.
             Announcement::Units(_) | Announcement::Refused { .. } | Announcement::Keepalive => {}
@@ -341,5 +350,18 @@ impl Driver {
         let Some(mut unit) = self.unit.take() else { return };
         let removed = unit.wiring.remove_home_routes(Owner::Agent).and_then(|_| unit.wiring.remove_marked(MARK));
         removed.err().iter().for_each(|fault| self.journal.fault(fault));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vehicle_with_another_host_number_keeps_its_home_address() {
+        let entry = |station: u32, host, home| VehicleEntry { station, host, home: Ipv4Addr::new(10, 99, 0, home) };
+        let former = [entry(1, 2, 1), entry(2, 3, 2), entry(3, 4, 3)];
+        let new = [entry(1, 9, 1), entry(2, 3, 8), entry(4, 4, 3)];
+        assert_eq!(gone(&former, &new), [former[1].home, former[2].home]);
     }
 }

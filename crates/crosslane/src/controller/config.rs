@@ -222,13 +222,8 @@ fn check(config: &Config) -> Result<(), Complaint> {
         }
     }
     let mut taken = Taken::default();
-    for unit in &config.units {
-        taken.unit(unit)?;
-    }
-    for vehicle in &config.vehicles {
-        taken.vehicle(vehicle)?;
-    }
-    Ok(())
+    config.units.iter().try_for_each(|unit| taken.unit(unit))?;
+    config.vehicles.iter().try_for_each(|vehicle| taken.vehicle(vehicle))
 }
 
 /// What is used once, by whom.
@@ -261,14 +256,11 @@ impl Taken {
     }
 
     fn address(&mut self, place: usize, what: &'static str, address: Ipv4Addr, name: &str) -> Result<(), Complaint> {
-        if address.is_unspecified() || address.is_multicast() || address.is_broadcast() {
+        if address.is_unspecified() || address.is_loopback() || address.is_multicast() || address.is_broadcast() {
             return Err((place, format!("the {what} of {name:?} is {address}, no host's"), "give another"));
         }
         match self.addresses.insert((what, address), name.into()) {
-            Some(other) => {
-                let cause = format!("{other:?} and {name:?} have the {what} {address}");
-                Err((place, cause, "give each its own"))
-            }
+            Some(of) => Err((place, format!("{of:?} and {name:?} have the {what} {address}"), "give each its own")),
             None => Ok(()),
         }
     }
@@ -305,6 +297,13 @@ impl Taken {
         let name = &vehicle.name;
         self.peer(place, name, vehicle.station, &vehicle.key)?;
         self.address(place, "home address", vehicle.home, name)?;
+        // A route to it would lead packets to that unit elsewhere.
+        if let Some(unit) =
+            ["address", "next hop"].into_iter().find_map(|what| self.addresses.get(&(what, vehicle.home)))
+        {
+            let cause = format!("the home address of {name:?} is an address of unit {unit:?}");
+            return Err((place, cause, "give a home address that nothing else has"));
+        }
         if let Some(other) = self.hosts.insert(vehicle.host, name.clone()) {
             let cause = format!("vehicles {other:?} and {name:?} have the host number {}", vehicle.host);
             return Err((place, cause, "give each vehicle its own"));
@@ -378,6 +377,8 @@ home = "10.99.0.7"
             ("host = 7", "host = 1", 18, "has no host 1"),
             ("host = 7", "host = 255", 18, "has no host 255"),
             ("10.99.0.7", "10.82.0.9", 18, "is in the prefix of unit \"rsu2\""),
+            ("10.99.0.7", "192.0.2.1", 18, "is an address of unit \"rsu1\""),
+            ("10.99.0.7", "127.0.0.1", 18, "is 127.0.0.1, no host's"),
             ("host = 7", "hosts = 7", 22, "hosts"),
             ("key = \"own.key\"", "key = \"own.key\"\nredirect = \"openflow\"", 4, "without a socket"),
             ("key = \"own.key\"", "key = \"own.key\"\nopenflow_socket = \"a\"", 4, "only OpenFlow uses"),

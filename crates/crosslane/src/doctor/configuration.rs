@@ -108,7 +108,7 @@ fn route(path: &PathConfig, address: IpAddr) -> Option<Finding> {
     let index = Wiring::open().ok()?.index(interface).ok()?;
     let why = "the network drops packets with an address of another path, so its subflows fail";
     let fix = format!(
-        "start the agent, which sets them unless service.routes is false, or: ip rule add from {source} table 100; ip route add default via GATEWAY dev {interface} table 100 (a table for each path)"
+        "ip route add default via GATEWAY dev {interface} metric 200, if no route leads over it, and start the agent, which sets rule and table by it unless service.routes is false; or: ip rule add from {source} table 100; ip route add default via GATEWAY dev {interface} table 100 (a table for each path)"
     );
     match interface_towards(source.into(), ELSEWHERE.into()) {
         Ok(Some(found)) if found == index => None,

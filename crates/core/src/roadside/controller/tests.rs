@@ -181,6 +181,19 @@ fn a_unit_that_is_silent_is_left_after_half_a_second() {
 }
 
 #[test]
+fn a_unit_that_connects_again_learns_that_another_one_serves_since() {
+    let mut bench = Bench::new();
+    bench.reports(1000, (-70.0, TUNNEL, true), (-90.0, NO_TUNNEL, false));
+    bench.input(Input::Disconnected(Peer::Unit(A)));
+    bench.report(B, -70.0, TUNNEL, true);
+    assert_eq!(bench.serving(), Some(B));
+    // What was announced while it was not connected did not reach it.
+    bench.outputs.clear();
+    bench.input(Input::Connected(Peer::Unit(A)));
+    assert!(bench.outputs.contains(&vehicle::serving(A, CAR, false)), "{:?}", bench.outputs);
+}
+
+#[test]
 fn a_unit_whose_connection_is_gone_is_left_at_once() {
     let mut bench = Bench::new();
     bench.reports(300, (-50.0, TUNNEL, true), (-90.0, TUNNEL, false));
