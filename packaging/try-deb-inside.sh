@@ -129,11 +129,22 @@ systemctl start crosslane-controller
 until_true crosslane controller status
 systemctl stop crosslane-controller
 
+step 'a receiver of files'
+printf 'OPTIONS=--listen 127.0.0.1:7422 --key /etc/crosslane/receiver.key --sender-key %s\n' \
+    "$(crosslane keygen --out /try/sender.key)" > /etc/crosslane/receive.env
+to=$(crosslane keygen --out /etc/crosslane/receiver.key)
+systemctl enable --now crosslane-receive
+crosslane send /try/guide --to 127.0.0.1:7422 --key /try/sender.key --receiver-key "$to"
+cmp /try/guide /var/lib/crosslane-receive/guide
+systemctl stop crosslane-receive
+# Purge keeps it.
+rm -r /var/lib/crosslane-receive
+
 step 'a drop-in'
 mkdir -p /etc/systemd/system/crosslane-agent.service.d
 cp /usr/share/crosslane/crosslane-agent.service.d/*.conf /etc/systemd/system/crosslane-agent.service.d/
 systemctl daemon-reload
-systemd-analyze verify crosslane-agent.service crosslane-controller.service crosslane-refit.service crosslane-refit.timer
+systemd-analyze verify crosslane-agent.service crosslane-controller.service crosslane-receive.service crosslane-refit.service crosslane-refit.timer
 
 step 'remove and purge'
 dpkg -r crosslane

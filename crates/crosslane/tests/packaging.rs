@@ -75,3 +75,25 @@ fn a_folder_that_cannot_take_the_pages_is_one_sentence() {
     assert_eq!(output.code, Some(1));
     assert!(output.sentence().starts_with("crosslane: while writing manual pages into absent: "), "{output:?}");
 }
+
+#[test]
+fn every_unit_starts_a_command_with_options_that_it_has() {
+    let folder = TempDir::new().unwrap();
+    let mut started = Vec::new();
+    for entry in fs::read_dir(packaging()).unwrap().map(|entry| entry.unwrap().path()) {
+        if entry.extension().is_none_or(|kind| kind != "service") {
+            continue;
+        }
+        let unit = fs::read_to_string(&entry).unwrap();
+        let begin = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/crosslane ")).unwrap();
+        let words: Vec<&str> = begin.split(' ').collect();
+        let help = crosslane(folder.path(), &[words[0], "--help"]);
+        assert_eq!(help.code, Some(0), "{help:?}");
+        for option in words.iter().filter(|word| word.starts_with("--")) {
+            assert!(help.stdout.contains(&format!("{option} ")), "{}: {option}", entry.display());
+        }
+        started.push(words[0].to_owned());
+    }
+    started.sort_unstable();
+    assert_eq!(started, ["agent", "controller", "receive", "refit"]);
+}

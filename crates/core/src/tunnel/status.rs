@@ -2,11 +2,17 @@
 
 use super::{Mode, PathStats, Tunnel};
 use crate::path::{PathId, Sample};
+use crate::time::Instant;
 
 impl<P: Clone> Tunnel<P> {
     /// The present mode.
     pub fn mode(&self) -> Mode {
         self.mode
+    }
+
+    /// Whether two endpoints that run at the same time speak as the peer: two vehicles with one key.
+    pub fn has_doubled_peer(&self, now: Instant) -> bool {
+        self.peer.is_doubled(now)
     }
 
     /// Status of a path; `None` if it is not present.

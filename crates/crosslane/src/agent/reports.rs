@@ -250,6 +250,8 @@ impl Driver {
         }
         problems.extend(self.other_agent.pid.map(second_agent));
         problems.extend(self.path_routes.as_ref().and_then(PathRoutes::fault).map(str::to_owned));
+        let tunnel = self.tunnel.iter().flat_map(|tunnel| tunnel.status().peers);
+        problems.extend(tunnel.filter_map(|peer| Some(format!("tunnel, {}: {}", peer.name, peer.problem?))));
         let everywhere = self.network_faults().into_iter().filter(|(path, _)| path.is_none());
         problems.extend(everywhere.map(|(_, reason)| reason.text()));
         let no_address = |view: &PathView| self.interfaces.configured(view.id).is_none();

@@ -60,6 +60,9 @@ pub struct Status {
     pub peers: Vec<PeerStatus>,
 }
 
+const DOUBLED: &str =
+    "two programs that run at the same time have its key and take the paths from each other; give each its own key";
+
 /// Status of a peer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PeerStatus {
@@ -71,6 +74,9 @@ pub struct PeerStatus {
     pub mode: Mode,
     /// Longest inner packet that every known path of this peer carries, in bytes.
     pub mtu_bytes: u32,
+    /// What is wrong with it, if anything.
+    #[serde(default)]
+    pub problem: Option<String>,
     /// Time since its last packet; `None`: none since the agent started.
     pub last_seen_s: Option<f64>,
     /// The paths; none are known with `rfc8086_only`.
@@ -135,6 +141,7 @@ impl Status {
             address: peer.at.map(|at| at.to_string()),
             mode: peer.mode,
             mtu_bytes: peer.mtu_bytes,
+            problem: peer.is_doubled.then(|| DOUBLED.into()),
             last_seen_s: peer.last_seen_ago.map(|ago| ago.as_secs_f64()),
             paths: peer.paths.into_iter().map(path).collect(),
         };

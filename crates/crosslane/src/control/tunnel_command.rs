@@ -126,6 +126,7 @@ fn peer_text(peer: &PeerStatus) -> String {
         None => "never seen".into(),
     };
     let mut text = format!("\n{}{address}: {}, {last_seen}\n", peer.name, peer.mode.name());
+    text.extend(peer.problem.iter().map(|problem| format!("problem: {problem}\n")));
     if !peer.paths.is_empty() {
         let heading = HEADING.map(str::to_owned);
         let rows: Vec<_> = [heading].into_iter().chain(peer.paths.iter().map(row)).collect();
@@ -197,10 +198,18 @@ mod tests {
             address: Some("192.0.2.1:4760".into()),
             mode: Mode::CheapestFirst,
             mtu_bytes: 1441,
+            problem: None,
             last_seen_s: Some(0.04),
             paths,
         };
-        let van = PeerStatus { name: "van".into(), address: None, last_seen_s: None, paths: vec![], ..gateway.clone() };
+        let van = PeerStatus {
+            name: "van".into(),
+            address: None,
+            problem: Some("its key".into()),
+            last_seen_s: None,
+            paths: vec![],
+            ..gateway.clone()
+        };
         let status = Status {
             interface: "crosslane0".into(),
             role: "vehicle".into(),
@@ -217,6 +226,7 @@ lte     active  up          19.8        10.2     2.1      123456        2345    
 its-g5  active  up             -        10.2     2.1      123456        2345        678         12345  it answers  a copy of each packet
 
 van: cheapest-first, never seen
+problem: its key
 ";
         assert_eq!(text(&status), expected);
         assert_eq!(all_text(&Tunnels { tunnel: Some(status), units: vec![] }), expected);

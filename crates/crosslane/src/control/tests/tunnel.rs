@@ -32,6 +32,7 @@ fn status(peers: usize, mode: Mode) -> Tunnels {
         address: None,
         mode,
         last_seen_s: None,
+        problem: None,
         mtu_bytes: 1441,
         paths: vec![],
     };

@@ -38,6 +38,8 @@ pub struct PeerStatusView {
     pub mode: Mode,
     /// Longest inner packet that all its paths carry, in bytes.
     pub mtu_bytes: u32,
+    /// Whether two programs that run at the same time speak as this peer.
+    pub is_doubled: bool,
     /// Time since its last packet; none: never received.
     pub last_seen_ago: Option<Duration>,
     /// Its paths; none are known of an RFC 8086 peer.
@@ -56,18 +58,20 @@ impl Endpoint {
     }
 
     fn peer_status(&self, now: Instant, peer: &Peer) -> PeerStatusView {
-        let (mode, paths) = match &peer.engine {
-            PeerEngine::Rfc8086(_) => (self.setup.mode, Vec::new()),
+        let (mode, is_doubled, paths) = match &peer.engine {
+            PeerEngine::Rfc8086(_) => (self.setup.mode, false, Vec::new()),
             PeerEngine::Multipath(tunnel) => {
                 let tunnel = lock(tunnel);
                 let paths = (0..MAX_PATHS as u8).map(PathId);
-                (tunnel.mode(), paths.filter_map(|path| Some((path, tunnel.path(path)?))).collect())
+                let paths = paths.filter_map(|path| Some((path, tunnel.path(path)?))).collect();
+                (tunnel.mode(), tunnel.has_doubled_peer(now), paths)
             }
         };
         PeerStatusView {
             name: peer.plan.name.clone(),
             at: peer.plan.at,
             mode,
+            is_doubled,
             mtu_bytes: peer.mtu.load(Relaxed),
             last_seen_ago: peer.contact.last_received_ago(now),
             paths,

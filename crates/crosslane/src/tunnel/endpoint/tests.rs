@@ -168,6 +168,29 @@ fn each_vehicle_gets_its_own_packets() {
 }
 
 #[test]
+fn two_vehicles_with_one_key_are_noticed() {
+    let mut testbed = Testbed::new(2, true);
+    testbed.run(1000);
+    let doubled = |testbed: &Testbed| {
+        let status = testbed.sides[GATEWAY].endpoint.status(testbed.now);
+        status.peers.iter().map(|peer| peer.is_doubled).collect::<Vec<_>>()
+    };
+    testbed.restart(1);
+    testbed.run(5000);
+    assert_eq!(doubled(&testbed), [false; 2]);
+    let keys = testbed.keys.as_mut().unwrap();
+    keys[2] = keys[1].clone();
+    testbed.restart(2);
+    for number in 0..500 {
+        for vehicle in [1, 2] {
+            testbed.offer(vehicle, packet(vehicle, GATEWAY, number, 100));
+        }
+        testbed.run(10);
+    }
+    assert_eq!(doubled(&testbed), [true, false]);
+}
+
+#[test]
 fn traffic_flows_within_a_second_of_a_restart_of_either_endpoint() {
     for is_encrypted in [true, false] {
         for side in [GATEWAY, 1] {
