@@ -235,7 +235,7 @@ impl Sending<'_> {
                 Ok(None) => break,
                 // A receiver of this version says why.
                 Err(cause) if is_end(&cause) && !is_greeted => {
-                    self.down(now, path, &io::Error::other(NO_GREETING));
+                    self.refused(now, path, broken(io::Error::other(NO_GREETING)));
                     break;
                 }
                 Err(cause) => {
