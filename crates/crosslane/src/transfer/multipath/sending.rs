@@ -37,7 +37,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(3);
 const GIVE_UP: Duration = Duration::from_secs(60);
 
 /// Why a connection ends before the receiver has said anything.
-const NO_GREETING: &str = "the peer ended it at once, as a receiver of an older version does, or one with too many senders";
+const NO_GREETING: &str =
+    "the peer ended it at once, as a receiver of an older version does, or one with too many senders";
 /// Why a connection whose receiver reports too much ends.
 const MORE_THAN_SENT: &str = "the peer reports more pieces than were sent";
 
