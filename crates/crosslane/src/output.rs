@@ -49,10 +49,11 @@ pub fn write_promptly(to: impl AsFd, bytes: &[u8]) -> io::Result<()> {
 
 /// Prints a line as [`print`], but waits for a reader that does not read for this time at most; false: nothing is printed.
 pub fn print_within(wait_ms: u16, attempt: &str, line: &str) -> Result<bool> {
-    match write_within(wait_ms, stdout().lock(), line.as_bytes()).map_err(|cause| (cause.kind(), cause)) {
-        Ok(()) | Err((ErrorKind::BrokenPipe, _)) => Ok(true),
-        Err((ErrorKind::WouldBlock, _)) => Ok(false),
-        Err((_, cause)) => Err(Error::failure(attempt, cause)),
+    match write_within(wait_ms, stdout().lock(), line.as_bytes()) {
+        Ok(()) => Ok(true),
+        Err(cause) if cause.kind() == ErrorKind::BrokenPipe => Ok(true),
+        Err(cause) if cause.kind() == ErrorKind::WouldBlock => Ok(false),
+        Err(cause) => Err(Error::failure(attempt, cause)),
     }
 }
 

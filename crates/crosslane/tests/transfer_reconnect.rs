@@ -29,6 +29,13 @@ fn workdir() -> (TempDir, Vec<u8>) {
     (workdir, content)
 }
 
+/// Stands between sender and receiver.
+fn listen() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap().to_string();
+    (listener, at)
+}
+
 fn send(workdir: &Path, to: &str) -> ProgramOutput {
     crosslane(workdir, &["send", "--encryption", "none", "--to", to, "big"])
 }
@@ -66,8 +73,7 @@ fn relay(
 fn a_connection_that_breaks_is_opened_again_and_the_transfer_goes_on() {
     let (workdir, content) = workdir();
     let receiver = Receiver::start(workdir.path());
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let to = listener.local_addr().unwrap().to_string();
+    let (listener, to) = listen();
     scope(|scope| {
         let sender = scope.spawn(|| send(workdir.path(), &to));
         relay(&sender, &listener, &[5_000_000, 9_000_000], |_| receiver.address.clone());
@@ -83,8 +89,7 @@ fn a_connection_that_breaks_is_opened_again_and_the_transfer_goes_on() {
 fn a_receiver_that_is_killed_and_started_again_gets_everything() {
     let (workdir, content) = workdir();
     let mut receiver = Some(Receiver::start(workdir.path()));
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let to = listener.local_addr().unwrap().to_string();
+    let (listener, to) = listen();
     scope(|scope| {
         let sender = scope.spawn(|| send(workdir.path(), &to));
         relay(&sender, &listener, &[5_000_000], |count| {
@@ -104,8 +109,7 @@ fn a_receiver_that_is_killed_and_started_again_gets_everything() {
 fn a_receiver_that_reports_more_than_was_sent_loses_its_connection() {
     let (workdir, content) = workdir();
     let receiver = Receiver::start(workdir.path());
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let to = listener.local_addr().unwrap().to_string();
+    let (listener, to) = listen();
     scope(|scope| {
         let sender = scope.spawn(|| send(workdir.path(), &to));
         let mut wire = Vec::new();
@@ -188,8 +192,7 @@ fn a_path_on_which_something_else_answers_holds_up_no_other() {
 fn a_receiver_that_rejects_a_connection_for_a_moment_gets_everything() {
     let (workdir, content) = workdir();
     let receiver = Receiver::start(workdir.path());
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (to, address) = (listener.local_addr().unwrap().to_string(), receiver.address.clone());
+    let ((listener, to), address) = (listen(), receiver.address.clone());
     spawn(move || {
         for (place, from) in listener.incoming().flatten().enumerate() {
             let mut welcome = Vec::new();

@@ -13,12 +13,13 @@ use crosslane_sim::input::toml_fault::did_you_mean;
 use super::changes::described;
 use super::parts::second_agent;
 use super::path_routes::PathRoutes;
+use super::tunnel_actuator::ActiveTunnel;
 use super::{Driver, connection_history, machine};
 use crate::control::report::{
     AgentStatus, ChangeReport, ConnectionPage, ConnectionReport, Explanation, PathReport, PathUseReport, PreferredPath,
     RadioReport, ReasonReport, SubflowReport, TokenName, TunnelSummary,
 };
-use crate::control::status::path_name;
+use crate::control::status::{Status, path_name};
 use crate::error::{Error, Result};
 use crate::netlink::PathManager;
 use crate::version;
@@ -38,6 +39,7 @@ impl Driver {
             path: path_name(&self.path_names(), preferred.path),
             remaining_s: preferred.until.map(|until| until.since(now).as_secs_f64()),
         });
+        let tunnel = self.tunnel.as_ref().map(ActiveTunnel::status);
         AgentStatus {
             version: version::version().into(),
             pid: std::process::id(),
@@ -50,9 +52,9 @@ impl Driver {
             preferred,
             connections: self.engine.connection_count(),
             paths: self.path_reports(&bytes),
-            tunnel: self.tunnel.as_ref().map(|tunnel| TunnelSummary::from(&tunnel.status())),
+            tunnel: tunnel.as_ref().map(TunnelSummary::from),
             units: self.roadside.as_ref().map(|roadside| roadside.status(now, &bytes)).unwrap_or_default(),
-            problems: self.problems(),
+            problems: self.problems(tunnel),
             changes: self.changes(now, None),
         }
     }
@@ -243,15 +245,15 @@ impl Driver {
     }
 
     /// What does not work now.
-    fn problems(&self) -> Vec<String> {
+    fn problems(&self, tunnel: Option<Status>) -> Vec<String> {
         let mut problems: Vec<String> = self.missing.faults().map(str::to_owned).collect();
         if self.path_manager == Some(PathManager::Kernel) {
             problems.push(machine::KERNEL_MANAGES.into());
         }
         problems.extend(self.other_agent.pid.map(second_agent));
         problems.extend(self.path_routes.as_ref().and_then(PathRoutes::fault).map(str::to_owned));
-        let tunnel = self.tunnel.iter().flat_map(|tunnel| tunnel.status().peers);
-        problems.extend(tunnel.filter_map(|peer| Some(format!("tunnel, {}: {}", peer.name, peer.problem?))));
+        let peers = tunnel.into_iter().flat_map(|tunnel| tunnel.peers);
+        problems.extend(peers.filter_map(|peer| Some(format!("tunnel, {}: {}", peer.name, peer.problem?))));
         let everywhere = self.network_faults().into_iter().filter(|(path, _)| path.is_none());
         problems.extend(everywhere.map(|(_, reason)| reason.text()));
         let no_address = |view: &PathView| self.interfaces.configured(view.id).is_none();

@@ -60,8 +60,7 @@ pub struct Status {
     pub peers: Vec<PeerStatus>,
 }
 
-const DOUBLED: &str =
-    "two programs that run at the same time have its key and take the paths from each other; give each its own key";
+const DOUBLED: &str = "two programs that run at the same time speak as this peer and take the paths from each other; give each its own key";
 
 /// Status of a peer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
