@@ -140,6 +140,55 @@ systemctl stop crosslane-receive
 # Purge keeps it.
 rm -r /var/lib/crosslane-receive
 
+step 'a tree fitted to the trials, by its timer'
+# Rows as an agent keeps them after weeks, 4 MB: the path with the shorter RTT brought twice as much in nine of ten.
+cat > /try/rows.py << 'PYTHON'
+import json, random
+draw = random.Random(1)
+def row(number):
+    a, b = ({"rtt_ms": draw.uniform(10, 100), "delivery_mbit_s": draw.uniform(5, 8), "cwnd": 40.0, "loss": 0.0,
+        "signal_dbm": draw.uniform(-110, -70), "sinr_db": draw.uniform(0, 30), "rsrq_db": draw.uniform(-20, -5)} for _ in "ab")
+    first_wins = (a["rtt_ms"] < b["rtt_ms"]) ^ (draw.random() < 0.1)
+    return {"version": 1, "number": number, "strategy": "learned", "a": a, "b": b, "was_a_first": True,
+        "is_a_preferred": number % 2 == 0, "goodput_mbit_s": [10.0, 5.0] if first_wins else [5.0, 10.0], "delay_ms": [30.0, 30.0]}
+rows = [json.dumps(row(number)) + "\n" for number in range(1, 8001)]
+for name, part in ("trials.jsonl.1", rows[:4000]), ("trials.jsonl", rows[4000:]):
+    open("/var/lib/crosslane/" + name, "w").writelines(part)
+PYTHON
+systemctl stop crosslane-agent
+python3 /try/rows.py
+chown --reference=/var/lib/crosslane/. /var/lib/crosslane/trials.jsonl*
+echo '{"format": "crosslane-tree", "version": 1, "strategy": "learned", "nodes": [{"a_first": 0.5}]}' > /var/lib/crosslane/tree.json
+cp /etc/crosslane/agent.toml /try/agent.toml
+sed -i '/^\[strategy\]/,/^\[/{/^[a-z]/d}; /^\[strategy\]/d' /etc/crosslane/agent.toml
+cat >> /etc/crosslane/agent.toml << 'CONFIGURATION'
+
+[strategy]
+name = "learned"
+tree = "/var/lib/crosslane/tree.json"
+store = "/var/lib/crosslane/trials.jsonl"
+CONFIGURATION
+crosslane check /etc/crosslane/agent.toml
+systemctl start crosslane-agent
+until_true crosslane status
+# At once instead of ten minutes after the boot.
+mkdir -p /etc/systemd/system/crosslane-refit.timer.d
+printf '[Timer]\nOnBootSec=\nOnActiveSec=1s\nRandomizedDelaySec=0\n' > /etc/systemd/system/crosslane-refit.timer.d/now.conf
+systemctl daemon-reload
+systemctl start crosslane-refit.timer
+fitted() { crosslane status --json | grep -q 'by crosslane refit'; }
+for _ in $(seq 12); do fitted && break; sleep 5; done
+until_true fitted
+[ "$(systemctl show -P Result crosslane-refit)" = success ]
+journalctl --no-pager -o cat -u crosslane-refit | grep 'a new tree'
+[ -s /var/lib/crosslane/tree.json.former ]
+systemctl stop crosslane-refit.timer
+rm -r /etc/systemd/system/crosslane-refit.timer.d
+systemctl daemon-reload
+cp /try/agent.toml /etc/crosslane/agent.toml
+systemctl restart crosslane-agent
+until_true crosslane status
+
 step 'a drop-in'
 mkdir -p /etc/systemd/system/crosslane-agent.service.d
 cp /usr/share/crosslane/crosslane-agent.service.d/*.conf /etc/systemd/system/crosslane-agent.service.d/
